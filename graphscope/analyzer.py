@@ -1,0 +1,54 @@
+"""Run the rules over a trace and put their findings in order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+
+from .errors import GraphscopeError
+from .findings import Finding
+from .report import Report
+from .rule import Rule, all_rules
+from .trace import Trace
+
+_IGNORE = re.compile(r"#\s*graphscope:\s*ignore(?:\[([^\]]*)\])?")
+
+
+def analyze(trace: Trace, *, select: Collection[str] = (), ignore: Collection[str] = ()) -> Report:
+    """The report on a trace: what the selected rules find, most severe first, then by place.
+
+    ``select`` and ``ignore`` are codes or their beginnings (``GS2``); a code that no rule has raises GraphscopeError.
+    """
+    found = [finding for rule in _chosen(select, ignore) for finding in rule().check(trace)]
+    kept = [finding for finding in found if not _is_ignored(finding, trace)]
+    return Report(
+        trace,
+        findings=tuple(sorted(kept, key=_order)),
+        suppressed=tuple(sorted((f for f in found if f not in kept), key=_order)),
+    )
+
+
+def _chosen(select: Collection[str], ignore: Collection[str]) -> Iterable[type[Rule]]:
+    rules = all_rules()
+    for code in (*select, *ignore):
+        if not code or not any(rule.code.startswith(code) for rule in rules):
+            raise GraphscopeError(f"no rule has the code {code!r}: `graphscope rules` lists them")
+    for rule in rules:
+        chosen = not select or any(rule.code.startswith(code) for code in select)
+        if chosen and not any(rule.code.startswith(code) for code in ignore):
+            yield rule
+
+
+def _is_ignored(finding: Finding, trace: Trace) -> bool:
+    """Whether a comment ``# graphscope: ignore[CODE]`` stands on a line that the finding points at."""
+    for place in finding.places:
+        comment = _IGNORE.search(trace.source_line(place.location) or "")
+        if comment and (comment[1] is None or finding.code in re.split(r"[,\s]+", comment[1])):
+            return True
+    return False
+
+
+def _order(finding: Finding) -> tuple[object, ...]:
+    location = finding.location
+    where = (location.file, location.line) if location else ("", 0)
+    return (-finding.severity.rank, *where, finding.code, finding.message)

@@ -1,0 +1,147 @@
+"""What happened while the program ran, in order: a closed set of events for ``match``.
+
+Every event has a ``time``, counted up from zero over calls and events together, so that what
+happened before what can be told; ``step`` counts the optimizer steps before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .graph import Root
+from .location import Location
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A tensor's memory was overwritten: its counter went from ``before`` to ``after``.
+
+    ``hidden`` is a write that the counter of other tensors on the same ``storage`` does not see
+    (through ``.data``, a numpy array on the same memory).
+    """
+
+    tensor: int
+    storage: int
+    counter: int
+    before: int
+    after: int
+    hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Backward:
+    """``backward()``, or ``autograd.grad()`` where ``accumulates`` is False.
+
+    ``inputs`` are the nodes the call was limited to (``inputs=``, or what ``grad`` differentiates by),
+    None for all leaves. ``error`` is torch's message if the call raised. ``ran`` is False for a call
+    that is assumed (``check``, a plan), not seen.
+    """
+
+    time: int
+    step: int
+    location: Location
+    roots: tuple[Root, ...]
+    retain_graph: bool = False
+    create_graph: bool = False
+    inputs: tuple[int, ...] | None = None
+    accumulates: bool = True
+    error: str | None = None
+    ran: bool = True
+    thread: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class InPlaceWrite:
+    """A statement overwrote a tensor: ``op`` is the function (``add_``, ``__setitem__``, ``copy_`` ...)."""
+
+    time: int
+    step: int
+    location: Location
+    op: str
+    write: Write
+    thread: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerStep:
+    """``optimizer.step()``, with the parameters it overwrote; ``ran`` is False if it is assumed."""
+
+    time: int
+    step: int
+    location: Location
+    optimizer: int
+    writes: tuple[Write, ...] = ()
+    ran: bool = True
+    thread: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ZeroGrad:
+    """Gradients were cleared (``to_none``) or zeroed: of which tensors, and by which optimizer if any."""
+
+    time: int
+    step: int
+    location: Location
+    tensors: tuple[int, ...]
+    optimizer: int | None = None
+    to_none: bool = True
+    thread: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GradRead:
+    """``tensor.grad`` was read; ``present`` is False where it was None."""
+
+    time: int
+    step: int
+    location: Location
+    tensor: int
+    present: bool
+    thread: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A call that torch refused: the exception, and where in the user's code it was raised."""
+
+    time: int
+    step: int
+    location: Location
+    op: str
+    tensors: tuple[int, ...]
+    error: str
+    thread: int = 0
+
+
+Event = Backward | InPlaceWrite | OptimizerStep | ZeroGrad | GradRead | Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A torch function that the program called: which tensors went in and which came out.
+
+    Calls are the data flow, also where the autograd graph has none. ``inputs`` and ``outputs`` are
+    TensorRef ids; a tensor in both was changed in place. ``needs_grad`` tells which inputs required
+    grad when the call was made, and ``gives_grad`` which outputs had a history after it. ``leaves`` and ``enters``
+    mark a value that left torch (``numpy``, ``item`` ...) or came back (``from_numpy``, ``tensor`` ...).
+    ``grad_mode`` is ``"enabled"``, ``"no_grad"`` or ``"inference"``. ``likely`` means that an input was
+    recognised by its value only.
+    """
+
+    time: int
+    op: str
+    location: Location | None
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    needs_grad: tuple[bool, ...] = ()
+    gives_grad: tuple[bool, ...] = ()
+    leaves: bool = False
+    enters: bool = False
+    grad_mode: str = "enabled"
+    module: str | None = None
+    likely: bool = False
+
+    @property
+    def cuts(self) -> bool:
+        """Whether a history went in and none came out: the gradient stops at this call."""
+        return any(self.needs_grad) and not any(self.gives_grad)

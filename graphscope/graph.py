@@ -1,0 +1,301 @@
+"""The autograd graph as plain data, and the questions that rules ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from .location import Location
+
+if TYPE_CHECKING:
+    import networkx
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMeta:
+    """Shape, dtype (``"float32"``) and device (``"cpu"``, ``"cuda:0"``) of one output of a node."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class TensorRef:
+    """A tensor, array or number that the tracer met; equality is by ``id``.
+
+    ``storage`` names the memory it lives in: two refs with the same storage alias each other.
+    ``counter`` names its version counter: views and ``detach()`` share it, ``.data`` does not.
+    ``version`` is the counter's value when the trace was taken. ``made_at`` is where it was first
+    seen in the user's code. ``node`` is the graph node that computed it, where it has one, and
+    ``kind`` is ``"tensor"``, ``"array"`` (numpy) or ``"number"`` (a Python or numpy scalar).
+    """
+
+    id: int
+    name: str | None
+    shape: tuple[int, ...]
+    dtype: str
+    device: str
+    requires_grad: bool
+    is_leaf: bool
+    storage: int
+    counter: int
+    version: int
+    kind: str = "tensor"
+    is_parameter: bool = False
+    node: int | None = None
+    made_at: Location | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TensorRef) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return self.id
+
+    def __str__(self) -> str:
+        return self.name or f"a {self.kind} of shape {self.shape}"
+
+
+@dataclass(frozen=True, slots=True)
+class SavedTensor:
+    """A tensor that a node keeps for its backward formula.
+
+    ``name`` is the argument in the formula (``result``, ``self``, ``mat2``): torch's ``_saved_<name>``.
+    ``bytes`` counts the elements of this tensor, not the whole storage. ``version`` is its version
+    when it was saved, None where torch does not tell. ``freed`` is whether the buffer was already
+    released when the tracer first met the node. ``hooked`` means that saved-tensor hooks packed it
+    (checkpoint, ``save_on_cpu``): its contents are then elsewhere and were not looked at, and its
+    shape is empty. ``tensor`` is the TensorRef it aliases, where that is known.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    bytes: int
+    storage: int
+    counter: int
+    version: int | None
+    freed: bool = False
+    hooked: bool = False
+    tensor: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A step that a gradient takes: from ``source`` to ``target``.
+
+    ``input`` is the position among the inputs of the operator that ``source`` differentiates;
+    ``output`` says which output of ``target`` that input was (torch's ``input_nr``).
+    """
+
+    source: int
+    target: int
+    input: int
+    output: int
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One ``grad_fn`` of the autograd graph.
+
+    ``op`` is torch's name (``AddmmBackward0``, ``AccumulateGrad``, the class of a custom Function).
+    ``sequence`` is the order of creation, -1 for AccumulateGrad. ``outputs`` describe the results of
+    the operator that made the node. ``tensor`` is the id of the leaf's TensorRef for AccumulateGrad.
+    ``reads_saved`` is False for a custom Function whose backward never reads ``ctx.saved_tensors``
+    (it cannot fail for lack of them), None where that could not be told, else True.
+    """
+
+    id: int
+    op: str
+    sequence: int
+    outputs: tuple[TensorMeta, ...]
+    saved: tuple[SavedTensor, ...]
+    tensor: int | None = None
+    location: Location | None = None
+    module: str | None = None
+    custom: bool = False
+    reads_saved: bool | None = True
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether gradients end here, in a leaf's ``grad``."""
+        return self.op == "AccumulateGrad"
+
+    @property
+    def is_freed(self) -> bool:
+        """Whether a buffer of this node was already released when the tracer met it."""
+        return any(saved.freed for saved in self.saved)
+
+    @property
+    def label(self) -> str:
+        """The operator's short name: ``Addmm`` for ``AddmmBackward0``."""
+        return self.op.partition("Backward")[0] or self.op
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A tensor that backward starts from: usually a loss.
+
+    ``node`` is its ``grad_fn`` (AccumulateGrad for a leaf), None for a tensor without a graph.
+    ``output`` is which output of that node it is, ``tensor`` the id of its TensorRef.
+    """
+
+    name: str
+    node: int | None
+    tensor: int
+    output: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """The nodes behind some roots, as columns indexed by node id.
+
+    Edges go the way gradients flow, as in ``grad_fn.next_functions``: from a root towards the leaves.
+    ``targets[i]`` holds one ``(target, output)`` pair for each input of node ``i``; the target is -1
+    where that input needs no gradient. Nodes are built on demand, so that a graph of a million nodes
+    costs little more than its columns.
+    """
+
+    ops: Sequence[str] = ()
+    sequences: Sequence[int] = ()
+    outputs: Sequence[tuple[TensorMeta, ...]] = ()
+    targets: Sequence[tuple[tuple[int, int], ...]] = ()
+    saved: Mapping[int, tuple[SavedTensor, ...]] = field(default_factory=dict)
+    leaf_tensors: Mapping[int, int] = field(default_factory=dict)
+    locations: Mapping[int, Location] = field(default_factory=dict)
+    modules: Mapping[int, str] = field(default_factory=dict)
+    custom: Mapping[int, bool | None] = field(default_factory=dict)
+    roots: tuple[Root, ...] = ()
+    tensors: tuple[TensorRef, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.ops)
+
+    def node(self, id: int) -> Node:
+        """The node with this id."""
+        return Node(
+            id=id,
+            op=self.ops[id],
+            sequence=self.sequences[id],
+            outputs=self.outputs[id],
+            saved=self.saved.get(id, ()),
+            tensor=self.leaf_tensors.get(id),
+            location=self.locations.get(id),
+            module=self.modules.get(id),
+            custom=id in self.custom,
+            reads_saved=self.custom.get(id, True),
+        )
+
+    @property
+    def nodes(self) -> Iterator[Node]:
+        """All nodes, by id."""
+        return map(self.node, range(len(self.ops)))
+
+    @property
+    def edges(self) -> Iterator[Edge]:
+        """All edges, parallel ones too (``x * x`` has two)."""
+        for source, targets in enumerate(self.targets):
+            for input, (target, output) in enumerate(targets):
+                if target >= 0:
+                    yield Edge(source, target, input, output)
+
+    @property
+    def leaves(self) -> tuple[Node, ...]:
+        """The AccumulateGrad nodes, by id."""
+        return tuple(self.node(id) for id in sorted(self.leaf_tensors))
+
+    def tensor(self, id: int) -> TensorRef:
+        """The tensor with this id."""
+        return self.tensors[id]
+
+    def reachable(self, roots: Iterable[int]) -> frozenset[int]:
+        """The ids of the nodes that a backward from these nodes visits, the nodes themselves included."""
+        stack = list(roots)
+        seen = set(stack)
+        targets = self.targets
+        while stack:
+            for target, _ in targets[stack.pop()]:
+                if target >= 0 and target not in seen:
+                    seen.add(target)
+                    stack.append(target)
+        return frozenset(seen)
+
+    def reached_tensors(self, roots: Iterable[int]) -> frozenset[int]:
+        """The ids of the leaf tensors whose ``grad`` a backward from these nodes fills."""
+        return frozenset(self.leaf_tensors[id] for id in self.reachable(roots) if id in self.leaf_tensors)
+
+    @cached_property
+    def reached_by(self) -> tuple[frozenset[int], ...]:
+        """For every node, the positions (in ``roots``) of the roots that reach it."""
+        masks: list[frozenset[int]] = [frozenset()] * len(self.ops)
+        single = [frozenset((position,)) for position in range(len(self.roots))]
+        unions: dict[tuple[frozenset[int], int], frozenset[int]] = {}
+        for position, root in enumerate(self.roots):
+            if root.node is None:
+                continue
+            for id in self.reachable((root.node,)):
+                known = masks[id]
+                union = unions.get((known, position))
+                if union is None:
+                    union = unions[known, position] = known | single[position]
+                masks[id] = union
+        return tuple(masks)
+
+    @property
+    def shared(self) -> tuple[int, ...]:
+        """The ids of the nodes that more than one root reaches."""
+        return tuple(id for id, roots in enumerate(self.reached_by) if len(roots) > 1)
+
+    @property
+    def freed(self) -> tuple[int, ...]:
+        """The ids of the nodes whose buffers were already released when the graph was traced."""
+        return tuple(sorted(id for id, saved in self.saved.items() if any(each.freed for each in saved)))
+
+    @property
+    def saved_bytes(self) -> int:
+        """Bytes kept for backward, each saved tensor of each storage counted once."""
+        seen = {(s.storage, s.bytes) for saved in self.saved.values() for s in saved if not s.freed}
+        return sum(bytes for _, bytes in seen)
+
+    def path(self, source: int, target: int) -> tuple[int, ...]:
+        """A shortest way of the gradient from one node to another, both included; () if there is none."""
+        import networkx
+
+        try:
+            return tuple(networkx.shortest_path(self.to_networkx(), source, target))
+        except networkx.NetworkXNoPath:
+            return ()
+
+    def to_networkx(self) -> networkx.MultiDiGraph:
+        """The graph as a ``networkx.MultiDiGraph``, made once and cached.
+
+        Nodes are ids with the attributes ``op``, ``sequence``, ``outputs`` (TensorMeta), ``saved``
+        (SavedTensor), ``tensor`` (the name of the leaf's tensor), ``location`` (``"train.py:14"``) and
+        ``module``; edges have the key and attribute ``input`` and the attribute ``output``, as in ``Edge``.
+        """
+        return self._networkx
+
+    @cached_property
+    def _networkx(self) -> networkx.MultiDiGraph:
+        import networkx
+
+        graph = networkx.MultiDiGraph()
+        graph.add_nodes_from((node.id, self._attributes(node)) for node in self.nodes)
+        graph.add_edges_from(
+            (edge.source, edge.target, edge.input, {"input": edge.input, "output": edge.output})
+            for edge in self.edges
+        )
+        return graph
+
+    def _attributes(self, node: Node) -> dict[str, object]:
+        return {
+            "op": node.op,
+            "sequence": node.sequence,
+            "outputs": node.outputs,
+            "saved": node.saved,
+            "tensor": None if node.tensor is None else self.tensors[node.tensor].name,
+            "location": node.location and str(node.location),
+            "module": node.module,
+        }

@@ -1,0 +1,69 @@
+"""The result of an analysis: the trace, and what the rules found in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from .discovery import module, names
+from .errors import GraphscopeError
+from .findings import Finding, Severity
+from .trace import Trace
+
+
+@dataclass(frozen=True)
+class Report:
+    """Findings over one trace, ordered by severity, then by place.
+
+    ``suppressed`` are the findings that a ``# graphscope: ignore`` comment silenced.
+    """
+
+    trace: Trace
+    findings: tuple[Finding, ...] = ()
+    suppressed: tuple[Finding, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing of severity error or warning was found."""
+        return not self.at_least(Severity.WARNING)
+
+    def at_least(self, severity: Severity) -> tuple[Finding, ...]:
+        """The findings of this severity or above."""
+        return tuple(finding for finding in self.findings if finding.severity.rank >= severity.rank)
+
+    def save(self, path: str | Path) -> None:
+        """Write the report to a file, in the format that its suffix names (``.svg``, ``.png``, ``.json`` ...).
+
+        Raises GraphscopeError for a suffix that no format has, and where the drawing fails.
+        """
+        save(self, path)
+
+    def to_json(self) -> str:
+        """The report as JSON text; the README documents the schema."""
+        return str(render(self, "json"))
+
+    def __str__(self) -> str:
+        return str(render(self, "text"))
+
+
+def render(report: Report, format: str) -> str | bytes:
+    """The report in one of the formats, by name; bytes for png and pdf."""
+    if format not in names("renderers"):
+        raise GraphscopeError(f"unknown format {format!r}: choose one of {', '.join(names('renderers'))}")
+    rendered: str | bytes = module("renderers", format).render(report)
+    return rendered
+
+
+def save(report: Report, path: str | Path) -> None:
+    """Write a report to a file, in the format that its suffix names."""
+    path = Path(path)
+    format = {"txt": "text"}.get(path.suffix.lower().lstrip("."), path.suffix.lower().lstrip("."))
+    if format not in names("renderers"):
+        known = ", ".join(f".{name}" for name in names("renderers"))
+        raise GraphscopeError(f"cannot tell a format from {path.name!r}: give a name that ends in one of {known}")
+    rendered = render(report, format)
+    data = rendered.encode() if isinstance(rendered, str) else rendered
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise GraphscopeError(f"cannot write {path}: {error.strerror or error}") from None

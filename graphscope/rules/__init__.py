@@ -1,0 +1,1 @@
+"""Each file here is one rule: its explanation, its examples and its logic."""

@@ -1,0 +1,106 @@
+"""All that was seen of one program: its graph, its calls, its timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from .events import Backward, Call, Event, OptimizerStep
+from .graph import Graph, TensorRef
+from .location import Location
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerRef:
+    """An optimizer: its variable's name, class, where it was made, and the TensorRef ids it holds, by group."""
+
+    id: int
+    name: str
+    kind: str
+    groups: tuple[tuple[int, ...], ...]
+    location: Location | None = None
+
+    @property
+    def parameters(self) -> tuple[int, ...]:
+        """The ids of all tensors it holds."""
+        return tuple(id for group in self.groups for id in group)
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleRef:
+    """A top-level module: its variable's name, class, and the TensorRef ids of its parameters by dotted name."""
+
+    name: str
+    kind: str
+    parameters: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the program ended.
+
+    ``status`` is its exit status; ``exception`` the last line of its traceback, None if there was none;
+    ``location`` where in the user's code that was raised; ``interrupted`` tells Ctrl-C.
+    """
+
+    status: int = 0
+    exception: str | None = None
+    location: Location | None = None
+    interrupted: bool = False
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What the tracer saw of one program; everything right of it works from this alone.
+
+    ``events`` is the timeline, ordered by time; for ``check`` it is the plan that was assumed.
+    ``root`` is the directory that locations are relative to, ``sources`` the text of the files they
+    name. ``unseen`` says in words what could not be examined.
+    """
+
+    graph: Graph = field(default_factory=Graph)
+    events: tuple[Event, ...] = ()
+    calls: tuple[Call, ...] = ()
+    optimizers: tuple[OptimizerRef, ...] = ()
+    modules: tuple[ModuleRef, ...] = ()
+    script: str | None = None
+    outcome: Outcome = Outcome()
+    unseen: tuple[str, ...] = ()
+    root: str = ""
+    sources: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def tensors(self) -> tuple[TensorRef, ...]:
+        """All tensors that graph, events and calls refer to, by id."""
+        return self.graph.tensors
+
+    @property
+    def backwards(self) -> Iterator[Backward]:
+        """The backward and grad calls, in order."""
+        return (event for event in self.events if isinstance(event, Backward))
+
+    @property
+    def steps(self) -> Iterator[OptimizerStep]:
+        """The optimizer steps, in order."""
+        return (event for event in self.events if isinstance(event, OptimizerStep))
+
+    @cached_property
+    def stepped(self) -> frozenset[int]:
+        """The ids of the optimizers that stepped."""
+        return frozenset(event.optimizer for event in self.steps)
+
+    def reached(self, backward: Backward) -> frozenset[int]:
+        """The TensorRef ids of the leaves whose ``grad`` this backward fills (none for ``autograd.grad``)."""
+        if not backward.accumulates:
+            return frozenset()
+        reached = self.graph.reachable(root.node for root in backward.roots if root.node is not None)
+        if backward.inputs is not None:
+            reached &= frozenset(backward.inputs)
+        leaf = self.graph.leaf_tensors
+        return frozenset(leaf[id] for id in reached if id in leaf)
+
+    def source_line(self, location: Location) -> str | None:
+        """The text of the first line at a location, None where the source is unknown."""
+        lines = self.sources.get(location.file, "").splitlines()
+        return lines[location.line - 1] if 0 < location.line <= len(lines) else None
