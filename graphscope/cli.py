@@ -1,0 +1,316 @@
+"""The command line: arguments, output files and exit status."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
+
+import click
+
+from . import __version__, discovery
+from .analyzer import analyze
+from .errors import GraphscopeError
+from .findings import Severity
+from .report import render, save
+from .rule import Rule, all_rules, explanation
+from .trace import Trace
+
+
+class _Problem(click.ClickException):
+    """Something that the user can mend: one line on stderr, exit status 2."""
+
+    exit_code = 2
+
+
+class _Commands(click.Group):
+    """Commands that tell every misuse in one line."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            command = (error.ctx or ctx).command_path
+            raise _Problem(f"{error.format_message()} (see `{command} --help`)") from None
+        except GraphscopeError as error:
+            raise _Problem(str(error)) from None
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="graphscope")
+def main() -> None:
+    """See the autograd graph of a PyTorch program, and what is wrong with its training step.
+
+    \b
+    Start here:
+      graphscope inspect train.py                  run train.py and report what was found
+      graphscope inspect train.py --graph g.svg    ... and draw its autograd graph
+      graphscope explain GS101                     why that is wrong, and how it looks when right
+      graphscope explain "RuntimeError: ..."       which rule a message of torch belongs to
+      graphscope rules                             all rules
+
+    \b
+    What the codes mean:
+      GS1xx  the graph's life: backward, freed buffers, versions, retain_graph
+      GS2xx  where gradients stop: cuts, parameters that no loss reaches, no graph
+      GS3xx  the training step: zero_grad, step, accumulation, clipping
+      GS4xx  several processes
+
+    \b
+    Severities:
+      error    torch raises, or something meant to train does not, or a gradient is wrong
+      warning  allowed, seldom meant
+      note     worth knowing
+    """
+
+
+def _codes(_context: click.Context, _parameter: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
+    return tuple(code.strip().upper() for value in values for code in value.split(",") if code.strip())
+
+
+@main.command(context_settings={"allow_interspersed_args": False}, options_metavar="[OPTIONS]")
+@click.option("-m", "module", metavar="MODULE", help="Run a module, as `python -m` does, in place of SCRIPT.")
+@click.option(
+    "--graph",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Draw the graph into FILE; its suffix says how: .svg .png .pdf .dot .json",
+)
+@click.option(
+    "--format",
+    type=click.Choice(discovery.names("renderers")),
+    help="What the report looks like.  [default: as FILE's suffix says, else text]",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, allow_dash=True),
+    metavar="FILE",
+    help="Write the report to FILE, `-` for stdout.  [default: stderr]",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["error", "warning", "note", "never"]),
+    default="error",
+    show_default=True,
+    help="The least severity that gives exit status 1.",
+)
+@click.option("--select", multiple=True, callback=_codes, metavar="CODE", help="Use these rules only: GS101,GS2 ...")
+@click.option("--ignore", multiple=True, callback=_codes, metavar="CODE", help="Leave these rules out.")
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    help="auto: on a terminal, unless NO_COLOR is set.",
+)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
+@click.pass_context
+def inspect(
+    context: click.Context,
+    command: tuple[str, ...],
+    module: str | None,
+    graph: Path | None,
+    format: str | None,
+    output: Path | None,
+    fail_on: str,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    color: str,
+) -> None:
+    """Run a Python script or module and report what is wrong with its autograd graphs.
+
+    The program runs as `python SCRIPT ARGS` would run it; what it prints and how it fails stays the same.
+    Options of graphscope come before SCRIPT; everything after SCRIPT belongs to the script, but for --graph FILE
+    and `--` right after it. With -m, the arguments of the module come after `--`.
+
+    \b
+    Examples:
+      graphscope inspect train.py --epochs 1
+      graphscope inspect train.py --graph graph.svg
+      graphscope inspect --format json -o report.json train.py
+      graphscope inspect --select GS1 --fail-on warning train.py
+      graphscope inspect -m package.module -- --epochs 1
+
+    \b
+    Exit status:
+      0  nothing at or above --fail-on
+      1  something at or above --fail-on
+      2  wrong usage, or an output that cannot be written
+    A script that fails by itself, without such a finding, keeps its own status.
+
+    A comment `# graphscope: ignore[GS204]` silences that code on its line. `graphscope explain CODE` tells
+    what a code means.
+    """
+    program, args, graph = (module, command, graph) if module is not None else _taken_apart(command, graph)
+    analyze(Trace(), select=select, ignore=ignore)  # an unknown code is refused before the program runs
+    if module is None:
+        _check_script(Path(program))
+    if graph is not None:
+        _check_picture(graph)
+        graph = _writable(graph)
+    form = format or _format_of(output) or "text"
+    # The streams and paths of now: the program may replace sys.stdout, or change the working directory.
+    stream = sys.stderr if output is None else sys.stdout if str(output) == "-" else None
+    file = _writable(output) if output is not None and stream is None else None
+    colored = _is_colored(color, stream)
+
+    from . import api
+
+    report = api.inspect(program, args=args, module=module is not None, select=select, ignore=ignore)
+
+    text = discovery.module("renderers", "text")
+    rendered = text.render(report, color=colored) if form == "text" else render(report, form)
+    _flush_stdout()
+    if file is None:
+        click.echo(rendered, file=stream, nl=isinstance(rendered, str) and not rendered.endswith("\n"), color=colored)
+    else:
+        file.write_bytes(rendered.encode() if isinstance(rendered, str) else rendered)
+    if graph is not None:
+        save(report, graph)
+    failed = fail_on != "never" and bool(report.at_least(Severity(fail_on)))
+    context.exit(1 if failed else report.trace.outcome.status)
+
+
+def _taken_apart(command: Sequence[str], graph: Path | None) -> tuple[str, Sequence[str], Path | None]:
+    """The script, its own arguments and the picture's file; ``--graph FILE`` and ``--`` right after SCRIPT are ours."""
+    match command:
+        case []:
+            raise click.UsageError("give a SCRIPT, or -m MODULE")
+        case [script, "--graph", file, *args]:
+            return _taken_apart([script, *args], Path(file))
+        case [script, option, *args] if option.startswith("--graph="):
+            return _taken_apart([script, *args], Path(option.removeprefix("--graph=")))
+        case [script, "--", *args] | [script, *args]:
+            return script, args, graph
+    raise AssertionError(command)
+
+
+def _check_script(script: Path) -> None:
+    """Refuse what cannot run as a script; a syntax error is shown the way Python shows it."""
+    if not script.exists():
+        raise _Problem(f"no such file: {script}")
+    if script.is_dir():
+        raise _Problem(f"{script} is a directory: name the script in it, or use -m for a package")
+    if script.suffix == ".ipynb":
+        raise _Problem(f"{script} is a notebook: run `jupyter nbconvert --to script {script}` and inspect the result")
+    try:
+        source = script.read_bytes()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the script's own compilation gives them
+            compile(source, str(script.absolute()), "exec", dont_inherit=True)
+    except OSError as error:
+        raise _Problem(f"cannot read {script}: {error.strerror}") from None
+    except SyntaxError as error:
+        click.echo("".join(traceback.format_exception_only(error)), err=True, nl=False)
+        raise click.exceptions.Exit(2) from None
+    except ValueError as error:
+        raise _Problem(f"{script} is not a Python script: {error}") from None
+
+
+def _check_picture(path: Path) -> None:
+    if _format_of(path) is None:
+        known = ", ".join(f".{name}" for name in discovery.names("renderers"))
+        raise _Problem(f"cannot tell a format from {path.name!r}: give a name that ends in one of {known}")
+
+
+def _format_of(path: Path | None) -> str | None:
+    suffix = path.suffix.lower().lstrip(".") if path is not None else ""
+    format = {"txt": "text"}.get(suffix, suffix)
+    return format if format in discovery.names("renderers") else None
+
+
+def _writable(path: Path) -> Path:
+    """The absolute path, once it is known that it can be written; its contents stay as they are."""
+    try:
+        existed = os.path.lexists(path)
+        if not existed or path.is_file() or path.is_dir():  # opening a pipe or a device would be noticed
+            path.open("ab").close()
+        if not existed:
+            path.unlink()
+    except OSError as error:
+        raise _Problem(f"cannot write {path}: {error.strerror}") from None
+    return path.absolute()
+
+
+def _is_colored(choice: str, stream: TextIO | None) -> bool:
+    if choice != "auto":
+        return choice == "always"
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return stream is not None and stream.isatty() and not plain
+
+
+def _flush_stdout() -> None:
+    """Let what the program printed come before the report where both go to the same place."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or replaced by the program
+        sys.stdout.flush()
+
+
+@main.command()
+@click.option("--format", type=click.Choice(["table", "markdown", "json"]), default="table", show_default=True)
+def rules(format: str) -> None:
+    """List all rules: code, severity, name and what they find."""
+    rows = [(rule.code, rule.severity.value, rule.name(), explanation(rule).summary) for rule in all_rules()]
+    columns = ("code", "severity", "name", "summary")
+    if format == "json":
+        click.echo(json.dumps([dict(zip(columns, row, strict=True)) for row in rows], indent=2))
+    elif format == "markdown":
+        for row in (columns, ("---",) * len(columns), *rows):
+            click.echo(f"| {' | '.join(row)} |")
+    else:
+        widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+        for row in rows:
+            click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+@main.command()
+@click.argument("subject", nargs=-1, required=True, metavar="CODE|NAME|MESSAGE|-")
+def explain(subject: tuple[str, ...]) -> None:
+    """Explain a rule, or tell which rules a message of torch belongs to.
+
+    \b
+    Examples:
+      graphscope explain GS101
+      graphscope explain "Trying to backward through the graph a second time"
+      python train.py 2>&1 | graphscope explain -
+    """
+    text = " ".join(subject)
+    if text == "-":
+        text = sys.stdin.read()
+    text = " ".join(text.split())
+    for rule in all_rules():
+        if text.lower() in (rule.code.lower(), rule.name()):
+            click.echo(_page(rule))
+            return
+    if re.fullmatch(r"GS\d*", text, re.IGNORECASE):
+        raise _Problem(f"no rule has the code {text!r}: `graphscope rules` lists them")
+    known = [rule for rule in all_rules() if _recognises(rule, text)]
+    if not known:
+        raise _Problem("no rule knows this message: `graphscope inspect SCRIPT` examines the program itself")
+    script = re.search(r'File "([^"]+\.py)", line \d+', text)  # the outermost frame of a traceback comes first
+    for rule in known:
+        click.echo(f"{rule.code} {rule.name()}: {explanation(rule).summary}")
+    click.echo(f"\nTo find the lines:  graphscope inspect {script[1] if script else 'SCRIPT'}")
+    for rule in known:
+        click.echo(f"To read more:       graphscope explain {rule.code}")
+
+
+def _recognises(rule: type[Rule], text: str) -> bool:
+    patterns: tuple[str, ...] = getattr(rule, "torch_messages", ())
+    return any(re.search(pattern, text, re.IGNORECASE) for pattern in patterns)
+
+
+def _page(rule: type[Rule]) -> str:
+    """A rule's docstring as a page: what, why, then bad and good examples."""
+    about = explanation(rule)
+    parts = [f"{rule.code} {rule.name()} ({rule.severity.value})", about.summary, about.reason]
+    for example in about.examples:
+        parts += [f"{example.title}:", "\n".join(f"    {line}".rstrip() for line in example.source.splitlines())]
+    return "\n\n".join(part for part in parts if part)
