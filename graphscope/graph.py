@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .location import Location
 
@@ -80,6 +80,22 @@ class SavedTensor:
     freed: bool = False
     hooked: bool = False
     tensor: int | None = None
+
+
+class SavedColumn(Mapping[int, tuple[SavedTensor, ...]]):
+    """Saved tensors by node id, made from rows of their fields when they are asked for."""
+
+    def __init__(self, rows: Mapping[int, tuple[tuple[Any, ...], ...]]) -> None:
+        self._rows = rows
+
+    def __getitem__(self, node: int) -> tuple[SavedTensor, ...]:
+        return tuple(SavedTensor(name, tuple(shape), *rest) for name, shape, *rest in self._rows[node])
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,8 +300,7 @@ class Graph:
         graph = networkx.MultiDiGraph()
         graph.add_nodes_from((node.id, self._attributes(node)) for node in self.nodes)
         graph.add_edges_from(
-            (edge.source, edge.target, edge.input, {"input": edge.input, "output": edge.output})
-            for edge in self.edges
+            (edge.source, edge.target, edge.input, {"input": edge.input, "output": edge.output}) for edge in self.edges
         )
         return graph
 

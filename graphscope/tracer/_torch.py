@@ -1,0 +1,128 @@
+"""Private parts of torch that the tracer reads, one function each, with the reason.
+
+All were seen on torch 2.13; a test in ``tests/test_torch_facts.py`` holds each of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+# The next autograd node made by this thread gets this number: read before and after a call, it
+# tells which nodes the call made without holding any of them.
+next_sequence: Callable[[], int] = torch._C._autograd._get_sequence_nr  # type: ignore[attr-defined]
+
+_ACCUMULATE_GRAD = "AccumulateGrad"
+_EXPECTED = re.compile(r"is at version (\d+); expected version (\d+)")
+
+
+def raw_saved_names(kind: type) -> tuple[str, ...]:
+    """The attributes that give what nodes of this type saved, without running unpack hooks."""
+    return tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
+
+
+def is_python_function(kind: type) -> bool:
+    """Whether nodes of this type come from a ``torch.autograd.Function`` written in Python."""
+    return issubclass(kind, torch._C._FunctionBase)
+
+
+def version(tensor: Tensor) -> int:
+    """The tensor's version counter, 0 for inference tensors, which have none."""
+    try:
+        return tensor._version
+    except RuntimeError:
+        return 0
+
+
+def expected_version(node: Any, raw_name: str, current: int) -> int | None:
+    """The version that a saved tensor had when it was saved.
+
+    torch has no accessor for it; unpacking checks it and names both versions when they differ. Never
+    to be called where an unpack hook is set.
+    """
+    try:
+        getattr(
+            node, raw_name.replace("_raw_saved_", "_saved_", 1) if raw_name != "_raw_saved_tensors" else "saved_tensors"
+        )
+    except RuntimeError as error:
+        found = _EXPECTED.search(str(error))
+        return int(found[2]) if found and int(found[1]) == current else None
+    return current
+
+
+def was_freed(node: Any, raw_name: str) -> bool:
+    """Whether an empty saved tensor was released by a backward, rather than never needed.
+
+    Unpacking an empty one without hooks runs nothing: it gives None, or raises once it was freed.
+    """
+    try:
+        getattr(node, raw_name.replace("_raw_saved_", "_saved_", 1))
+    except RuntimeError:
+        return True
+    return False
+
+
+def storage_start(tensor: Tensor) -> int:
+    """The address where the tensor's storage begins, 0 where it has no memory of its own (meta, sparse)."""
+    try:
+        return tensor.data_ptr() - tensor.storage_offset() * tensor.element_size()
+    except (RuntimeError, NotImplementedError):
+        return 0
+
+
+def storage_watch(tensor: Tensor) -> Callable[[], bool]:
+    """A function that tells whether the tensor's storage is gone, without keeping it alive."""
+    from torch.multiprocessing.reductions import StorageWeakRef
+
+    return StorageWeakRef(tensor.untyped_storage()).expired
+
+
+@contextlib.contextmanager
+def without_modes() -> Iterator[None]:
+    """Run our own torch calls unseen by function modes, the user's and ours."""
+    with torch._C.DisableTorchFunction():
+        yield
+
+
+def push_mode(mode: Any) -> None:
+    """Make a TorchFunctionMode the innermost one."""
+    torch.overrides._push_mode(mode)  # type: ignore[attr-defined]
+
+
+def pop_mode_if_innermost(mode: Any) -> bool:
+    """Take the mode off the stack if it is the innermost one; whether it was."""
+    depth = torch._C._len_torch_function_stack()
+    if depth and torch._C._get_function_stack_at(depth - 1) is mode:
+        torch.overrides._pop_mode()  # type: ignore[attr-defined]
+        return True
+    return False
+
+
+def survive_deep_graph(nodes: int) -> bool:
+    """Make room for the death of a traced graph of that many nodes; whether there is enough.
+
+    A node keeps its Python wrapper once one was made, and wrapped nodes die recursively in C: some
+    40,000 in a row overflow an 8 MiB stack when the user's loss goes away. On Linux the main thread's
+    stack grows up to the soft limit as it is when it grows, so raising the limit is enough.
+    """
+    if nodes < 10_000:
+        return True
+    try:
+        import resource
+    except ImportError:  # Windows
+        return False
+    soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    wanted = 64 * 2**20 + nodes * 1024
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return True
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_STACK, (wanted, hard))
+    return sys.platform == "linux" and resource.getrlimit(resource.RLIMIT_STACK)[0] >= 64 * 2**20 + nodes * 512

@@ -1,0 +1,100 @@
+"""Which frames are the user's, and where in their source they are."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from types import CodeType, FrameType
+
+import torch
+
+from ..location import Location
+
+_LIBRARIES = tuple(
+    {
+        str(Path(folder).resolve()) + os.sep
+        for folder in (
+            *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+            Path(torch.__file__).parent,
+            Path(__file__).parent.parent,
+        )
+        if folder
+    }
+)
+
+
+class Frames:
+    """Finds the user's frames in a stack. User code is what is in no installed package and not in the standard library."""
+
+    def __init__(self, root: str | None = None) -> None:
+        self.root = root or os.getcwd()
+        # Keyed by id(): hashing a code object is slow. The value keeps the object, so that the id stays its own.
+        self._user: dict[int, tuple[bool, CodeType]] = {}
+        self._locations: dict[tuple[int, int], Location] = {}
+
+    def is_user(self, code: CodeType) -> bool:
+        """Whether this code was written by the user."""
+        known = self._user.get(id(code))
+        if known is None:
+            known = self._user[id(code)] = (_is_user_file(code.co_filename), code)
+        return known[0]
+
+    def user(self, frame: FrameType | None) -> FrameType | None:
+        """The innermost frame of the user's, this one or one that called it."""
+        known = self._user
+        while frame is not None:
+            entry = known.get(id(frame.f_code))
+            if entry[0] if entry is not None else self.is_user(frame.f_code):
+                return frame
+            frame = frame.f_back
+        return None
+
+    def stack(self, frame: FrameType | None) -> Iterator[FrameType]:
+        """The user's frames, innermost first."""
+        while (frame := self.user(frame)) is not None:
+            yield frame
+            frame = frame.f_back
+
+    def location(self, frame: FrameType) -> Location:
+        """Where a frame is now."""
+        key = (id(frame.f_code), frame.f_lasti)
+        known = self._locations.get(key)
+        if known is None:
+            self._user.setdefault(id(frame.f_code), (self.is_user(frame.f_code), frame.f_code))
+            known = self._locations[key] = self._locate(frame)
+        return known
+
+    def here(self, frame: FrameType | None) -> Location | None:
+        """Where the user's code is, seen from a frame inside a library."""
+        user = self.user(frame)
+        return None if user is None else self.location(user)
+
+    def _locate(self, frame: FrameType) -> Location:
+        code, line = frame.f_code, frame.f_lineno
+        end = line
+        if sys.version_info >= (3, 11):
+            position = next(islice(code.co_positions(), frame.f_lasti // 2, None), None)
+            end = max(line, (position[1] or line)) if position else line
+        name = code.co_qualname if sys.version_info >= (3, 11) else code.co_name
+        return Location(self.relative(code.co_filename), line, end, name)
+
+    def relative(self, file: str) -> str:
+        """The path as reports show it: relative to the root where it lies under it."""
+        if file.startswith("<"):
+            return file
+        path = os.path.abspath(os.path.join(self.root, file))
+        inside = os.path.relpath(path, self.root)
+        return path if inside.startswith("..") else inside
+
+
+def _is_user_file(file: str) -> bool:
+    if file.startswith("<"):
+        return file.startswith(("<ipython-input", "<stdin>"))
+    path = os.path.realpath(file)
+    if os.sep + "site-packages" + os.sep in path or os.sep + "dist-packages" + os.sep in path:
+        return False
+    return not path.startswith(_LIBRARIES)

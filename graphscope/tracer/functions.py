@@ -1,0 +1,111 @@
+"""What a torch function does that a recorder must know: which calls to look at, and how."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Any
+
+
+class Kind(Enum):
+    """How a call of a torch function is treated."""
+
+    SKIP = auto()  # asks about a tensor; no value flows
+    CALL = auto()  # values in, values out
+    LEAVE = auto()  # a value leaves torch: numpy, a list, a number
+    ENTER = auto()  # a value comes into torch
+    DATA = auto()  # `.data`: the same memory under a new version counter
+    SET_DATA = auto()  # `x.data = y`, `x.set_(y)`: other memory under the same tensor
+    READ_GRAD = auto()
+    SET_GRAD = auto()
+
+
+_LEAVE = {
+    "numpy",
+    "__array__",
+    "tolist",
+    "item",
+    "__float__",
+    "__int__",
+    "__bool__",
+    "__index__",
+    "__complex__",
+    "__dlpack__",
+}
+_ENTER = {"tensor", "as_tensor", "asarray", "from_numpy", "frombuffer", "scalar_tensor", "from_dlpack"}
+_SKIP = {
+    "backward",
+    "grad",
+    "size",
+    "dim",
+    "ndimension",
+    "numel",
+    "nelement",
+    "stride",
+    "storage_offset",
+    "data_ptr",
+    "element_size",
+    "is_contiguous",
+    "is_floating_point",
+    "is_complex",
+    "is_signed",
+    "is_inference",
+    "is_same_size",
+    "get_device",
+    "type",
+    "untyped_storage",
+    "storage",
+    "register_hook",
+    "register_post_accumulate_grad_hook",
+    "retain_grad",
+    "share_memory_",
+    "is_shared",
+    "is_set_to",
+    "_is_view",
+    "__len__",
+    "__repr__",
+    "__str__",
+    "__format__",
+    "__hash__",
+    "__dir__",
+    "__reduce_ex__",
+    "__setstate__",
+    "__contains__",
+    "__dlpack_device__",
+    "__array_priority__",
+    "_set_grad_enabled",
+    "is_grad_enabled",
+    "set_grad_enabled",
+    "result_type",
+    "can_cast",
+    "_has_compatible_shallow_copy_type",
+    "_record_function_enter_new",
+    "requires_grad_",
+}
+_DERIVED = {"T", "mT", "H", "mH", "real", "imag"}  # attributes that are new tensors with a history
+_SET = {"set_", "swap_tensors"}
+
+
+def name_of(function: Any) -> str:
+    """The function's name; for an attribute the attribute's (``data``), read or set."""
+    name = getattr(function, "__name__", None) or type(function).__name__
+    if name in ("__get__", "__set__", "__delete__"):
+        return str(getattr(function.__self__, "__name__", name))
+    return str(name)
+
+
+def classify(function: Any) -> Kind:
+    """How calls of this function are treated."""
+    access, name = getattr(function, "__name__", ""), name_of(function)
+    if access == "__get__":
+        return {"data": Kind.DATA, "grad": Kind.READ_GRAD}.get(name, Kind.CALL if name in _DERIVED else Kind.SKIP)
+    if access in ("__set__", "__delete__"):
+        return {"data": Kind.SET_DATA, "grad": Kind.SET_GRAD}.get(name, Kind.SKIP)
+    if name in _LEAVE:
+        return Kind.LEAVE
+    if name in _ENTER:
+        return Kind.ENTER
+    if name in _SET:
+        return Kind.SET_DATA
+    if name in _SKIP or type(function).__name__ in ("OpOverload", "OpOverloadPacket", "TorchBindOpOverload"):
+        return Kind.SKIP
+    return Kind.CALL

@@ -1,0 +1,167 @@
+"""Which variable, parameter or module of the user's a tensor is."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+import weakref
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..trace import ModuleRef
+from .tensors import Tensors
+
+_LONGEST = 64  # elements of a list, or attributes of an object, that are looked at for names
+_LIBRARY_OBJECTS = ("torch", "numpy", "builtins", "collections", "typing", "types", "functools", "itertools", "abc")
+
+
+class Names:
+    """Names found in the user's variables, so far. Modules and optimizers are remembered by weak reference only."""
+
+    def __init__(self, tensors: Tensors) -> None:
+        self._tensors = tensors
+        self._paths: dict[int, tuple[weakref.ref[Any], str]] = {}
+        self._tops: dict[int, tuple[weakref.ref[nn.Module], str]] = {}
+        self._parameters: dict[int, dict[str, int]] = {}
+
+    def look(self, frames: list[FrameType]) -> None:
+        """Name what these frames (innermost first) hold: outer ones first, as ``net`` says more than ``self``."""
+        seen: set[int] = set()
+        for frame in reversed(frames):
+            for variables in _namespaces(frame):
+                if id(variables) not in seen:
+                    seen.add(id(variables))
+                    self.look_into(variables)
+
+    def look_into(self, variables: Mapping[str, Any]) -> None:
+        """Name what a namespace holds."""
+        for name, value in list(variables.items()):
+            if not name.startswith("__"):
+                self._name(name, value, depth=2)
+
+    def path(self, module: int) -> str | None:
+        """The dotted name of the module with this ``id()``."""
+        known = self._paths.get(module)
+        return known[1] if known is not None else None
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def of(self, thing: Any) -> str | None:
+        """The name of a module or an optimizer, None if it was not found."""
+        known = self._paths.get(id(thing))
+        return known[1] if known is not None and known[0]() is thing else None
+
+    def variable(self, tensor: Tensor, frames: list[FrameType]) -> str | None:
+        """The innermost variable that is this very tensor."""
+        for frame in frames:
+            for variables in _namespaces(frame):
+                for name, value in list(variables.items()):
+                    if value is tensor and not name.startswith("_"):
+                        return name
+        return None
+
+    def modules(self) -> tuple[ModuleRef, ...]:
+        """The top-level modules that are still there, with the numbers of their parameters."""
+        found = []
+        for ref, name in self._tops.values():
+            module = ref()
+            if module is not None:
+                numbers = tuple((key, self._tensors.number(p)) for key, p in module.named_parameters())
+                found.append(ModuleRef(name, type(module).__name__, numbers))
+        return tuple(found)
+
+    def _name(self, name: str, value: Any, depth: int) -> None:
+        if isinstance(value, nn.Module):
+            self._name_module(name, value)
+        elif isinstance(value, torch.optim.Optimizer):
+            self._remember(value, name)
+        elif isinstance(value, Tensor):
+            self._name_tensor(name, value)
+        elif depth and type(value) in (list, tuple) and len(value) <= _LONGEST:
+            for position, element in enumerate(value):
+                self._name(f"{name}[{position}]", element, depth - 1)
+        elif depth and type(value) is dict and len(value) <= _LONGEST:
+            for key, element in list(value.items()):
+                self._name(f"{name}[{key!r}]", element, depth - 1)
+        elif depth and _is_users_object(value):
+            for key, element in list(vars(value).items())[:_LONGEST]:
+                self._name(f"{name}.{key}", element, depth - 1)
+
+    def _name_module(self, name: str, module: nn.Module) -> None:
+        if self.of(module) is None:
+            self._tops[id(module)] = (weakref.ref(module), name)
+        top = self.of(module) or name
+        for path, child in module.named_modules():
+            self._remember(child, f"{top}.{path}" if path else top)
+        for path, parameter in module.named_parameters(remove_duplicate=False):
+            self._name_tensor(f"{top}.{path}", parameter)
+        for path, buffer in module.named_buffers():
+            self._name_tensor(f"{top}.{path}", buffer)
+
+    def _name_tensor(self, name: str, tensor: Tensor) -> None:
+        number = self._tensors.known(tensor)
+        if number is None and (isinstance(tensor, nn.Parameter) or (tensor.requires_grad and tensor.is_leaf)):
+            number = self._tensors.number(tensor)
+        if number is not None and self._tensors.rows[number].name is None:
+            self._tensors.rows[number].name = name
+
+    def _remember(self, thing: Any, name: str) -> None:
+        if self.of(thing) is None:
+            self._paths[id(thing)] = (weakref.ref(thing), name)
+
+
+def _is_users_object(value: Any) -> bool:
+    return (
+        hasattr(value, "__dict__")
+        and not isinstance(value, type)
+        and not inspect.ismodule(value)
+        and not inspect.isroutine(value)
+        and type(value).__module__.partition(".")[0] not in _LIBRARY_OBJECTS
+    )
+
+
+def _namespaces(frame: FrameType) -> Iterator[Mapping[str, Any]]:
+    """A frame's local variables, then its global ones.
+
+    Up to Python 3.12 ``f_locals`` of a function fills a dict that the frame keeps, and with it every
+    value, until the function returns: it is emptied again, so that nothing lives longer than it would.
+    """
+    if frame.f_locals is not frame.f_globals:
+        variables = frame.f_locals
+        optimized = frame.f_code.co_flags & inspect.CO_OPTIMIZED
+        copied = dict(variables)
+        if optimized and type(variables) is dict:
+            variables.clear()
+        yield copied
+        copied.clear()
+    yield frame.f_globals
+
+
+@lru_cache(maxsize=64)
+def _calls(file: str) -> tuple[ast.Call, ...]:
+    source = "".join(linecache.getlines(file))
+    try:
+        return tuple(node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    except SyntaxError:
+        return ()
+
+
+def receiver(frame: FrameType, method: str) -> str | None:
+    """The source text of what ``method`` is called on, or of its first argument, where the frame is now."""
+    line = frame.f_lineno
+    for call in _calls(frame.f_code.co_filename):
+        if call.lineno <= line <= (call.end_lineno or line) and isinstance(call.func, ast.Attribute):
+            if call.func.attr != method:
+                continue
+            module = ast.unparse(call.func.value) in ("torch.autograd", "autograd")
+            what = call.args[0] if module and call.args else call.func.value
+            text = ast.unparse(what)
+            return text if len(text) <= 40 else text[:37] + "..."
+    return None

@@ -1,0 +1,610 @@
+"""Watch a program: its torch calls, backwards, steps and writes become a Trace.
+
+NOTE: how recording works. A TorchFunctionMode sees the calls that Python code makes on tensors; a
+wrapper around the engine's single Python entry sees every backward; torch's global optimizer hooks
+see the steps. The sequence number before and after a call tells which nodes it made, so that no node
+is held. Tensors are known by weak references. Graphs are walked just before each backward, and the
+walk stops at nodes that an earlier walk met. Saved-tensor hooks are never installed: even identity
+hooks silence the engine's own check of in-place writes. All is undone when recording ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+import threading
+import traceback
+import weakref
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import optimizer as optim
+from torch.overrides import TorchFunctionMode
+
+from ..events import Backward, Call, Event, GradRead, InPlaceWrite, OptimizerStep, Refused, Write, ZeroGrad
+from ..graph import Root
+from ..location import Location
+from ..trace import OptimizerRef, Outcome, Trace
+from . import _torch
+from .frames import Frames
+from .functions import Kind, classify, name_of
+from .names import Names, receiver
+from .provenance import Provenance, TracedArray
+from .sources import sources_of
+from .tensors import Tensors
+from .walk import Walk
+
+_CALL_IMPL = nn.Module._call_impl.__code__
+
+
+class _Watched:
+    """An optimizer that was met."""
+
+    def __init__(self, id: int, optimizer: Any, location: Location | None) -> None:
+        self.id, self.ref, self.location = id, weakref.ref(optimizer), location
+        self.kind = type(optimizer).__name__
+        self.name: str | None = None
+        self.groups: tuple[tuple[int, ...], ...] = ()
+
+
+class Recorder:
+    """A context manager that watches this process; ``trace()`` then gives what it saw."""
+
+    def __init__(self, root: str | None = None) -> None:
+        self.frames = Frames(root)
+        self.tensors = Tensors()
+        self.names = Names(self.tensors)
+        self.walk = Walk(self.tensors, found=self._found)
+        self.provenance = Provenance(self._array_written)
+        self.events: list[Event] = []
+        self.calls: list[Call] = []
+        self.unseen: dict[str, None] = {}
+        self.failure: str | None = None
+        self._time = 0
+        self._step = 0
+        self._busy = 0  # inside library code whose calls are not the user's: an optimizer's step, a backward
+        self._made: dict[int, tuple[Location, int]] = {}
+        self._places: dict[int, Location] = {}
+        self._modules: dict[int, str] = {}
+        self._optimizers: dict[int, _Watched] = {}
+        self._families = 0
+        self._kinds: dict[Any, Kind] = {}
+        self._mode = _Mode(self)
+        self._undo = contextlib.ExitStack()
+        self._thread = threading.get_ident()
+        self._process = os.getpid()
+
+    # Installing and removing
+
+    def __enter__(self) -> Recorder:
+        undo = self._undo
+        undo.callback(optim.register_optimizer_step_pre_hook(self._before_step).remove)
+        undo.callback(optim.register_optimizer_step_post_hook(self._after_step).remove)
+        self._patch(torch.autograd, "_engine_run_backward", self._run_backward)
+        self._patch(torch.optim.Optimizer, "zero_grad", self._zero_grad)
+        self._patch(nn.Module, "zero_grad", self._zero_grad)
+        self._patch(torch.optim.Optimizer, "__init__", self._make_optimizer)
+        self._patch(torch, "from_numpy", self._from_numpy)
+        self._patch_apply()
+        _torch.push_mode(self._mode)
+        undo.callback(_torch.pop_mode_if_innermost, self._mode)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._undo.close()
+
+    def _patch(self, owner: Any, name: str, replacement: Callable[..., Any]) -> None:
+        """Put ``replacement(original, *args, **kwargs)`` in the place of a function, until recording ends."""
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            return replacement(original, *args, **kwargs)
+
+        setattr(owner, name, watched)
+        self._undo.callback(setattr, owner, name, original)
+
+    def _patch_apply(self) -> None:
+        """Watch ``Function.apply``, which no mode sees: it is a class method, so that it is wrapped by class."""
+        original = torch.autograd.Function.__dict__["apply"]
+        recorder = self
+
+        @functools.wraps(original.__func__)
+        def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+            function = functools.partial(original.__func__, cls)
+            return recorder._watch(function, Kind.CALL, cls.__name__, args, kwargs)
+
+        torch.autograd.Function.apply = classmethod(apply)  # type: ignore[assignment,method-assign]
+        self._undo.callback(setattr, torch.autograd.Function, "apply", original)
+
+    @contextlib.contextmanager
+    def _guard(self) -> Iterator[None]:
+        """Our own failures end the recording, never the user's program."""
+        try:
+            yield
+        except Exception:
+            if self.failure is None:
+                self.failure = traceback.format_exc()
+                self.unseen["what came after an internal error of graphscope"] = None
+
+    @property
+    def _off(self) -> bool:
+        return self.failure is not None or os.getpid() != self._process
+
+    def _tick(self) -> int:
+        self._time += 1
+        return self._time - 1
+
+    # Calls of torch functions
+
+    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A torch function is called: call it, and record what matters."""
+        kind = self._kinds.get(function)
+        if kind is None:
+            kind = self._kinds[function] = classify(function)
+        if kind is Kind.SKIP or self._busy or self._off:
+            return function(*args, **kwargs)
+        return self._watch(function, kind, name_of(function), args, kwargs)
+
+    def _watch(self, function: Any, kind: Kind, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._busy or self._off:
+            return function(*args, **kwargs)
+        first = _torch.next_sequence()
+        inputs: list[Tensor] = []
+        with self._guard():
+            _flatten(args, inputs)
+            if kwargs:
+                _flatten(kwargs.values(), inputs)
+            needs = tuple([each.requires_grad for each in inputs])
+            versions = [_torch.version(each) for each in inputs]
+        try:
+            result = function(*args, **kwargs)
+        except Exception as error:
+            with self._guard():
+                self._refused(op, inputs, error)
+            raise
+        with self._guard():
+            frame = sys._getframe(1)
+            location = self.frames.here(frame)
+            if location is not None:
+                self._note_nodes(first, location, frame)
+                result = self._record(kind, op, args, kwargs, inputs, needs, versions, result, location)
+        return result
+
+    def _record(
+        self,
+        kind: Kind,
+        op: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        inputs: list[Tensor],
+        needs: tuple[bool, ...],
+        versions: list[int],
+        result: Any,
+        location: Location,
+    ) -> Any:
+        if kind is Kind.READ_GRAD:
+            if self.frames.is_user(sys._getframe(4).f_code):
+                number = self.tensors.number(inputs[0])
+                self.events.append(GradRead(self._tick(), self._step, location, number, result is not None))
+            return result
+        if kind is Kind.SET_GRAD:
+            number = self.tensors.number(inputs[0])
+            if len(args) < 2 or args[1] is None:
+                self.events.append(ZeroGrad(self._tick(), self._step, location, (number,)))
+            return result
+        known = tuple([self._input(each, location) for each in inputs])
+        likely: frozenset[int] = frozenset()
+        if kind is Kind.ENTER:
+            certain = self.provenance.of_arrays((args, kwargs))
+            likely = self.provenance.of_numbers(args) - certain
+            known = (*known, *sorted(certain | likely))
+        elif len(args) > 1:
+            likely = self.provenance.of_numbers(args[1:])
+            known = (*known, *sorted(likely))
+        needs = (*needs, *(self.tensors.rows[each].requires_grad for each in known[len(needs) :]))
+        for tensor, number, before in zip(inputs, known, versions, strict=False):
+            if _torch.version(tensor) != before:
+                self._wrote(op, tensor, number, before, location)
+        if kind is Kind.SET_DATA:
+            row = self.tensors.locate(known[0], inputs[0])
+            write = Write(known[0], row.storage, row.counter, row.version, row.version, hidden=True)
+            self.events.append(InPlaceWrite(self._tick(), self._step, location, f"{op} =", write))
+            return result
+        outputs: list[Tensor] = []
+        if kind is Kind.LEAVE:
+            result = self.provenance.left(result, known[0])
+        else:
+            _flatten((result,), outputs)
+        made = tuple([self.tensors.number(each, location) for each in outputs])
+        if kind is Kind.DATA and outputs:
+            self._families += 1
+            self.tensors.locate(known[0], inputs[0])
+            self.tensors.locate(made[0], outputs[0], family=self._families)
+        elif op == "detach" and outputs and self.tensors.rows[known[0]].counter >= 0:
+            self.tensors.rows[made[0]].counter = self.tensors.rows[known[0]].counter
+        for number, each in zip(made, outputs, strict=True):
+            self.tensors.rows[number].requires_grad |= each.requires_grad
+        if known or kind is Kind.ENTER:
+            self.calls.append(
+                Call(
+                    self._tick(),
+                    op,
+                    location,
+                    known,
+                    made,
+                    needs,
+                    tuple([each.requires_grad for each in outputs]),
+                    leaves=kind is Kind.LEAVE,
+                    enters=kind is Kind.ENTER,
+                    grad_mode=_grad_mode(),
+                    likely=bool(likely),
+                )
+            )
+        return result
+
+    def _input(self, tensor: Tensor, location: Location) -> int:
+        """The number of a tensor that goes into a call; its origin is looked for if it was never seen before."""
+        number = self.tensors.known(tensor)
+        if number is not None:
+            return number
+        number = self.tensors.number(tensor)
+        with _torch.without_modes():
+            sources = self.provenance.of_values(tensor) if not tensor.requires_grad else frozenset()
+        if sources:
+            needs = tuple(self.tensors.rows[each].requires_grad for each in sources)
+            self.calls.append(
+                Call(
+                    self._tick(),
+                    "Tensor",
+                    location,
+                    tuple(sources),
+                    (number,),
+                    needs,
+                    (False,),
+                    enters=True,
+                    likely=True,
+                )
+            )
+        return number
+
+    def _note_nodes(self, first: int, location: Location, frame: FrameType | None) -> None:
+        """Remember where the nodes made since ``first`` were made, and in the call of which module."""
+        last = _torch.next_sequence()
+        if first == last:
+            return
+        module = 0
+        while frame is not None:
+            if frame.f_code is _CALL_IMPL:
+                module = id(frame.f_locals["self"])
+                break
+            frame = frame.f_back
+        for sequence in range(first, last):
+            self._made.setdefault(sequence, (location, module))
+
+    def _found(self, node: int, sequence: int) -> None:
+        """The walk met a node for the first time."""
+        made = self._made.get(sequence)
+        if made is not None:
+            self._places[node] = made[0]
+            path = self.names.path(made[1])
+            if path is not None:
+                self._modules[node] = path
+
+    # Writes
+
+    def _wrote(self, op: str, tensor: Tensor, number: int, before: int, location: Location) -> None:
+        row = self.tensors.rows[number]
+        if row.counter < 0:
+            base = tensor._base
+            known = None if base is None else self.tensors.known(base)
+            if known is not None and self.tensors.rows[known].counter >= 0:
+                row.counter = self.tensors.rows[known].counter
+        row = self.tensors.locate(number, tensor)
+        hidden = row.counter != self.tensors.counter(row.storage)
+        write = Write(number, row.storage, row.counter, before, row.version, hidden)
+        self.events.append(InPlaceWrite(self._tick(), self._step, location, op, write))
+
+    def _array_written(self, array: TracedArray) -> None:
+        """An array on a tensor's memory was written, which no version counter sees."""
+        with self._guard():
+            location = self.frames.here(sys._getframe(2))
+            start = array.__array_interface__["data"][0]
+            if location is None or self._off or self._busy:
+                return
+            for source in array.sources:
+                row = self.tensors.rows[source]
+                tensor = row.ref()
+                if tensor is None:
+                    continue
+                begin = _torch.storage_start(tensor)
+                if begin <= start < begin + tensor.untyped_storage().nbytes():
+                    row = self.tensors.locate(source, tensor)
+                    write = Write(source, row.storage, row.counter, row.version, row.version, hidden=True)
+                    self.events.append(InPlaceWrite(self._tick(), self._step, location, "numpy", write))
+
+    # Backward
+
+    def _run_backward(self, original: Any, tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._off:
+            return original(tensors, *args, **kwargs)
+        event: Backward | None = None
+        first = 0
+        with self._guard(), _torch.without_modes():
+            event = self._backward(tensors, args, kwargs)
+            first = _torch.next_sequence()
+        position = len(self.events)
+        error: BaseException | None = None
+        if event is not None:
+            self.events.append(event)
+        again = self._rejoin()
+        self._busy += 1
+        try:
+            return original(tensors, *args, **kwargs)
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            self._busy -= 1
+            if again:
+                _torch.pop_mode_if_innermost(self._mode)
+            with self._guard():
+                if event is not None:
+                    if error is not None:
+                        self.events[position] = _with_error(event, error)
+                    self._note_nodes(first, event.location, None)
+            del error
+
+    def _backward(self, tensors: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Backward | None:
+        names = ("grad_tensors", "retain_graph", "create_graph", "inputs", "allow_unused")
+        options = dict(zip(names, args, strict=False)) | kwargs
+        frame = self.frames.user(sys._getframe(3))
+        if frame is None:
+            self.unseen["a backward called from a library"] = None
+            return None
+        stack = list(self.frames.stack(frame))
+        location = self.frames.location(frame)
+        accumulates = bool(options.get("accumulate_grad"))
+        self._look(stack)
+        roots = tuple(self._root(each, stack, accumulates) for each in _as_tuple(tensors))
+        inputs = options.get("inputs")
+        wanted = None if not inputs and accumulates else tuple(self._input_node(each) for each in _as_tuple(inputs))
+        stack.clear()
+        if threading.get_ident() != self._thread:
+            self.unseen["the calls of threads other than the main one"] = None
+        return Backward(
+            self._tick(),
+            self._step,
+            location,
+            roots,
+            retain_graph=bool(options.get("retain_graph")),
+            create_graph=bool(options.get("create_graph")),
+            inputs=None if wanted is None else tuple(each for each in wanted if each is not None),
+            accumulates=accumulates,
+            thread=0 if threading.get_ident() == self._thread else 1,
+        )
+
+    def _root(self, tensor: Any, stack: list[FrameType], accumulates: bool) -> Root:
+        if not isinstance(tensor, Tensor):  # a GradientEdge
+            return Root("a gradient edge", self.walk.walk(tensor.node), -1, tensor.output_nr)
+        name = self.names.variable(tensor, stack) or receiver(stack[0], "backward" if accumulates else "grad") or "loss"
+        root = self.walk.root(tensor, name)
+        row = self.tensors.rows[root.tensor]
+        row.name = row.name or name
+        return root
+
+    def _input_node(self, tensor: Any) -> int | None:
+        if isinstance(tensor, Tensor):
+            return self.walk.root(tensor, "").node
+        return self.walk.walk(tensor.node)
+
+    def _look(self, stack: list[FrameType]) -> None:
+        """Look for names in the user's variables, as long as something has none."""
+        unnamed = any(watched.name is None for watched in self._optimizers.values())
+        if unnamed or len(self.events) < 12 or len(self.names) == 0:
+            self.names.look(stack)
+            for watched in self._optimizers.values():
+                watched.name = watched.name or self.names.of(watched.ref())
+
+    # Optimizers
+
+    def _make_optimizer(self, original: Any, optimizer: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            original(optimizer, *args, **kwargs)
+        except Exception as error:
+            with self._guard():
+                inputs: list[Tensor] = []
+                _flatten(args, inputs)
+                self._refused(type(optimizer).__name__, inputs, error)
+            raise
+        with self._guard():
+            self._optimizer(optimizer, self.frames.here(sys._getframe(2)))
+
+    def _optimizer(self, optimizer: Any, location: Location | None = None) -> _Watched:
+        """What is known of an optimizer, its parameters as they are now."""
+        watched = self._optimizers.get(id(optimizer))
+        if watched is None or watched.ref() is not optimizer:
+            watched = _Watched(len(self._optimizers), optimizer, location)
+            self._optimizers[id(optimizer)] = watched
+        groups = optimizer.param_groups
+        if tuple(len(group["params"]) for group in groups) != tuple(map(len, watched.groups)):
+            watched.groups = tuple(tuple(self.tensors.number(each) for each in group["params"]) for group in groups)
+        return watched
+
+    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if self._off or threading.get_ident() != self._thread:
+            return
+        with self._guard():
+            self._optimizer(optimizer)
+            self._stepping = [
+                (each, _torch.version(each)) for group in optimizer.param_groups for each in group["params"]
+            ]
+        if len(args) + len(kwargs) == 1:  # no closure: what runs until the step ends is torch's own
+            self._left = _torch.pop_mode_if_innermost(self._mode)
+
+    def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if self._off or threading.get_ident() != self._thread:
+            return
+        self._rejoin()
+        with self._guard():
+            location = self.frames.here(sys._getframe(2))
+            if location is None:
+                self.unseen["an optimizer step called from a library"] = None
+                return
+            watched = self._optimizer(optimizer)
+            writes = []
+            for tensor, before in self._stepping:
+                if _torch.version(tensor) != before:
+                    row = self.tensors.locate(number := self.tensors.number(tensor), tensor)
+                    writes.append(Write(number, row.storage, row.counter, before, row.version))
+            self._stepping = []
+            self.events.append(OptimizerStep(self._tick(), self._step, location, watched.id, tuple(writes)))
+            self._step += 1
+
+    def _zero_grad(self, original: Any, owner: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._off or self._busy:
+            return original(owner, *args, **kwargs)
+        self._busy += 1
+        try:
+            result = original(owner, *args, **kwargs)
+        finally:
+            self._busy -= 1
+        with self._guard():
+            location = self.frames.here(sys._getframe(2))
+            if location is not None:
+                to_none = bool(args[0] if args else kwargs.get("set_to_none", True))
+                is_module = isinstance(owner, nn.Module)
+                watched = None if is_module else self._optimizer(owner)
+                held = (
+                    tuple(self.tensors.number(each) for each in owner.parameters())
+                    if watched is None
+                    else tuple(number for group in watched.groups for number in group)
+                )
+                optimizer = None if watched is None else watched.id
+                self.events.append(ZeroGrad(self._tick(), self._step, location, held, optimizer, to_none))
+        return result
+
+    def _rejoin(self) -> bool:
+        """Put the mode back if an optimizer's step took it off (and raised, or has a backward of its own)."""
+        if getattr(self, "_left", False):
+            self._left = False
+            _torch.push_mode(self._mode)
+        return False
+
+    # Numpy, refusals
+
+    def _from_numpy(self, original: Any, array: Any) -> Any:
+        result = original(array)
+        if not self._off and not self._busy:
+            with self._guard():
+                location = self.frames.here(sys._getframe(2))
+                sources = sorted(self.provenance.of_arrays(array))
+                if location is not None and sources:
+                    needs = tuple(self.tensors.rows[each].requires_grad for each in sources)
+                    number = self.tensors.number(result, location)
+                    self.calls.append(
+                        Call(
+                            self._tick(),
+                            "from_numpy",
+                            location,
+                            tuple(sources),
+                            (number,),
+                            needs,
+                            (False,),
+                            enters=True,
+                        )
+                    )
+        return result
+
+    def _refused(self, op: str, inputs: list[Tensor], error: Exception) -> None:
+        location = self.frames.here(sys._getframe(3))
+        if location is not None:
+            numbers = tuple(self.tensors.number(each) for each in inputs)
+            text = f"{type(error).__name__}: {error}"
+            self.events.append(Refused(self._tick(), self._step, location, op, numbers, text))
+
+    # The result
+
+    def trace(self, *, script: str | None = None, outcome: Outcome | None = None, namespace: Any = None) -> Trace:
+        """All that was seen, as plain data."""
+        with self._guard(), _torch.without_modes():
+            if namespace is not None:
+                self.names.look_into(namespace)
+        for watched in self._optimizers.values():
+            watched.name = watched.name or self.names.of(watched.ref())
+        optimizers = tuple(
+            OptimizerRef(w.id, w.name or f"optimizer {w.id + 1}", w.kind, w.groups, w.location)
+            for w in self._optimizers.values()
+        )
+        with _torch.without_modes():
+            modules = self.names.modules()
+            roots = tuple({r: None for e in self.events if isinstance(e, Backward) for r in e.roots})
+            graph = self.walk.graph(roots, self._places, self._modules)
+        events = tuple(_that_matter(self.events, self.walk))
+        named = [event.location for event in events]
+        named += [call.location for call in self.calls if call.location is not None]
+        named += [optimizer.location for optimizer in optimizers if optimizer.location is not None]
+        return Trace(
+            graph=graph,
+            events=events,
+            calls=tuple(self.calls),
+            optimizers=optimizers,
+            modules=modules,
+            script=script,
+            outcome=outcome or Outcome(),
+            unseen=tuple(self.unseen),
+            root=self.frames.root,
+            sources=sources_of(named, self.frames.root),
+        )
+
+
+class _Mode(TorchFunctionMode):
+    """Hands each call to the recorder."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self._recorder.call(func, args, kwargs or {})
+
+
+def _flatten(values: Any, found: list[Tensor], depth: int = 3) -> None:
+    """Append the tensors in these arguments, also those in lists and tuples."""
+    for value in values:
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif depth and isinstance(value, list | tuple):
+            _flatten(value, found, depth - 1)
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    if value is None:
+        return ()
+    return tuple(value) if isinstance(value, list | tuple) and not hasattr(value, "node") else (value,)
+
+
+def _grad_mode() -> str:
+    if torch.is_inference_mode_enabled():
+        return "inference"
+    return "enabled" if torch.is_grad_enabled() else "no_grad"
+
+
+def _with_error(event: Backward, error: BaseException) -> Backward:
+    from dataclasses import replace
+
+    return replace(event, error=f"{type(error).__name__}: {error}")
+
+
+def _that_matter(events: list[Event], walk: Walk) -> Iterator[Event]:
+    """The events without the writes to memory that no node saved."""
+    rows = [row for saved in walk.saved.values() for row in saved]
+    storages = {row[4] for row in rows}
+    for event in events:
+        if not isinstance(event, InPlaceWrite) or event.write.storage in storages:
+            yield event

@@ -1,0 +1,186 @@
+"""From roots to the graph behind them, over ``grad_fn.next_functions``."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from torch import Tensor
+from torch.autograd.graph import get_gradient_edge
+
+from ..graph import Graph, Root, SavedColumn, TensorMeta
+from ..location import Location
+from . import _torch
+from .saved import Row, saved_rows
+from .tensors import Tensors, device_name, dtype_name
+
+_UNSEEN: tuple[tuple[int, int], ...] = ((-2, -2),)
+
+
+class Walk:
+    """Columns of the nodes met so far, over one walk or several.
+
+    A node is known again by its sequence number: its wrapper is never kept, since that would keep the
+    buffers it saved. All that lies behind a known node is known too, so a later walk visits only what is new.
+    ``found`` is called with the id and sequence number of each new node.
+    """
+
+    def __init__(self, tensors: Tensors, *, found: Callable[[int, int], None] | None = None) -> None:
+        self.tensors = tensors
+        self.ops: list[str] = []
+        self.sequences: list[int] = []
+        self.outputs: list[tuple[TensorMeta, ...]] = []
+        self.targets: list[tuple[tuple[int, int], ...]] = []
+        self.saved: dict[int, tuple[Row, ...]] = {}
+        self.leaf_tensors: dict[int, int] = {}
+        self.custom: dict[int, bool | None] = {}
+        self._found = found
+        self._known: dict[int, int] = {}
+        self._twins: dict[tuple[int, str], int] = {}
+        self._leaves: dict[int, int] = {}
+        self._metas: dict[Any, TensorMeta] = {}
+        self._kinds: dict[type, tuple[str, bool, bool]] = {}
+
+    def root(self, tensor: Tensor, name: str) -> Root:
+        """The root of this tensor, with its graph walked; its node is None where it has no graph."""
+        number = self.tensors.number(tensor)
+        if not tensor.requires_grad:
+            return Root(name, None, number)
+        with _torch.without_modes(), _paused_gc():
+            edge = get_gradient_edge(tensor)
+            return Root(name, self.walk(edge.node), number, edge.output_nr)
+
+    def walk(self, start: Any) -> int:
+        """Visit what is new behind a node, with an explicit stack; the node's id."""
+        enter, targets = self._enter, self.targets
+        first = enter(start)
+        met: dict[Any, int] = {start: first}  # the wrappers as keys: no second lookup, and alive until we are done
+        waiting = [(start, first)] if targets[first] is _UNSEEN else []
+        while waiting:
+            node, id = waiting.pop()
+            edges = []
+            for target, output in node.next_functions:
+                if target is None:
+                    edges.append((-1, 0))
+                    continue
+                number = met.get(target)
+                if number is None:
+                    number = met[target] = enter(target)
+                    if targets[number] is _UNSEEN:
+                        waiting.append((target, number))
+                edges.append((number, output))
+            targets[id] = tuple(edges)
+        _torch.survive_deep_graph(len(met))
+        return first
+
+    def _enter(self, node: Any) -> int:
+        """The id of a node: a new row in every column if it was not met in an earlier walk."""
+        kind = type(node)
+        known = self._kinds.get(kind)
+        if known is None:
+            known = self._kinds[kind] = _describe(kind)
+        op, is_leaf, is_custom = known
+        id = len(self.ops)
+        if is_leaf:
+            number = self.tensors.number(node.variable)
+            if number in self._leaves:
+                return self._leaves[number]
+            self._leaves[number] = id
+            self.leaf_tensors[id] = number
+            self.tensors.locate(number, node.variable)
+            sequence = -1
+        else:
+            op = op or node.name()
+            sequence = node._sequence_nr()
+            other = self._known.setdefault(sequence, id)
+            if other != id:
+                # Numbers are counted per thread: two threads may have made a node each with the same one.
+                if self.ops[other] != op:
+                    other = self._twins.setdefault((sequence, op), id)
+                if other != id:
+                    return other
+            if is_custom:
+                self.custom[id] = _reads_saved(kind)
+        self.ops.append(op)
+        self.sequences.append(sequence)
+        self.outputs.append(tuple(map(self._meta, node._input_metadata)))
+        self.targets.append(_UNSEEN)
+        saved = saved_rows(node, kind, self.tensors)
+        if saved:
+            self.saved[id] = saved
+        if self._found is not None:
+            self._found(id, sequence)
+        return id
+
+    def _meta(self, meta: Any) -> TensorMeta:
+        key = (tuple(meta.shape), meta.dtype, meta.device)
+        known = self._metas.get(key)
+        if known is None:
+            shape = tuple(size if isinstance(size, int) else -1 for size in meta.shape)  # nested: sizes that vary
+            known = self._metas[key] = TensorMeta(shape, dtype_name(meta.dtype), device_name(meta.device))
+        return known
+
+    def graph(
+        self,
+        roots: tuple[Root, ...] = (),
+        locations: Mapping[int, Location] | None = None,
+        modules: Mapping[int, str] | None = None,
+    ) -> Graph:
+        """What was walked so far, as plain data."""
+        return Graph(
+            ops=tuple(self.ops),
+            sequences=tuple(self.sequences),
+            outputs=tuple(self.outputs),
+            targets=tuple(self.targets),
+            saved=SavedColumn(self.saved),
+            leaf_tensors=dict(self.leaf_tensors),
+            locations=dict(locations or {}),
+            modules=dict(modules or {}),
+            custom=dict(self.custom),
+            roots=roots,
+            tensors=self.tensors.refs(),
+        )
+
+
+@contextlib.contextmanager
+def _paused_gc() -> Iterator[None]:
+    """Keep the cyclic collector from scanning the growing columns again and again: it took most of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _describe(kind: type) -> tuple[str, bool, bool]:
+    """The operator's name ("" where each node has its own), and whether the type is a leaf's or a custom Function's."""
+    name = kind.__name__
+    return "" if name == "CppFunction" else name, name == "AccumulateGrad", _torch.is_python_function(kind)
+
+
+def _reads_saved(kind: type) -> bool | None:
+    """Whether the backward of a custom Function reads ``ctx.saved_tensors``; None where its code does not tell."""
+    backward = getattr(getattr(kind, "_forward_cls", None), "backward", None)
+    code = getattr(backward, "__code__", None)
+    if code is None:
+        return None
+    if "saved_tensors" in code.co_names:
+        return True
+    return None if _passes_context(code) else False
+
+
+def _passes_context(code: Any) -> bool:
+    """Whether the first argument (``ctx``) is used other than for its attributes, so that others may read from it."""
+    import dis
+
+    context = code.co_varnames[0]
+    instructions = list(dis.get_instructions(code))
+    for load, following in zip(instructions, [*instructions[1:], None]):
+        if load.opname.startswith("LOAD_FAST") and context in str(load.argval):
+            if following is None or following.opname not in ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR"):
+                return True
+    return False
