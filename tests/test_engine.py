@@ -1,0 +1,91 @@
+"""The engine model on small traces written by hand; ``test_oracle`` compares it with torch itself."""
+
+from __future__ import annotations
+
+from graphscope.engine import Culprit, Verdict, simulate
+from graphscope.events import Backward, Event, InPlaceWrite, OptimizerStep, Write
+from graphscope.graph import Graph, Root, SavedTensor
+from graphscope.location import Location
+from graphscope.trace import Trace
+
+HERE = Location("train.py", 1, 1)
+
+
+def saved(name: str = "self", *, counter: int = -1, version: int | None = 0, **more: bool) -> SavedTensor:
+    return SavedTensor(name, (2,), "float32", 8, counter, counter, version, **more)
+
+
+def graph(
+    edges: dict[int, tuple[int, ...]],
+    holds: dict[int, tuple[SavedTensor, ...]],
+    custom: dict[int, bool | None] | None = None,
+) -> Graph:
+    """Nodes are numbered in the order of their making; a node without edges is a leaf."""
+    nodes = range(max([*edges, *(target for targets in edges.values() for target in targets)]) + 1)
+    return Graph(
+        ops=["ExpBackward0" if node in edges else "AccumulateGrad" for node in nodes],
+        sequences=[node if node in edges else -1 for node in nodes],
+        outputs=[() for _ in nodes],
+        targets=[tuple((target, 0) for target in edges.get(node, ())) for node in nodes],
+        saved=holds,
+        custom=custom or {},
+    )
+
+
+def backward(*nodes: int | None, **more: object) -> Backward:
+    return Backward(0, 0, HERE, tuple(Root("loss", node, 0) for node in nodes), **more)  # type: ignore[arg-type]
+
+
+def write(counter: int, before: int, *, hidden: bool = False) -> InPlaceWrite:
+    return InPlaceWrite(0, 0, HERE, "add_", Write(0, counter, counter, before, before + (not hidden), hidden))
+
+
+def verdicts(graph: Graph, *events: Event) -> tuple[Verdict, ...]:
+    return simulate(Trace(graph, events))
+
+
+def culprits(verdict: Verdict) -> list[tuple[int, str]]:
+    return [(culprit.position, culprit.kind) for culprit in verdict.culprits]
+
+
+TRUNK = graph({1: (0,), 2: (1,), 3: (1,)}, {1: (saved(counter=1),), 2: (saved(counter=2),), 3: (saved(counter=3),)})
+"""Two losses, nodes 2 and 3, on the trunk 1."""
+
+
+def test_second_backward_over_a_shared_trunk_fails_at_the_trunk() -> None:
+    first, second = verdicts(TRUNK, backward(2), backward(3))
+    assert first.succeeds
+    assert (second.kind, second.node, second.certain) == ("freed", 1, True)
+    assert second.culprits == (Culprit(backward(2), 0, "freed", (1,)),)
+
+
+def test_retained_backward_is_no_culprit() -> None:
+    assert verdicts(TRUNK, backward(2, retain_graph=True), backward(3))[1].succeeds
+    assert culprits(verdicts(TRUNK, backward(2, retain_graph=True), backward(2), backward(3))[2]) == [(1, "freed")]
+
+
+def test_write_after_saving_fails_and_write_before_does_not() -> None:
+    late = verdicts(TRUNK, write(1, 0), backward(2))[0]
+    assert (late.kind, late.node, late.version, culprits(late)) == ("stale", 1, 1, [(0, "stale")])
+    later = graph({1: (0,)}, {1: (saved(counter=1, version=1),)})
+    assert verdicts(later, write(1, 0), backward(1))[0].succeeds
+
+
+def test_nodes_that_save_nothing_run_twice() -> None:
+    assert verdicts(graph({1: (0,)}, {}), backward(1), backward(1))[1].succeeds
+
+
+def test_custom_function_fails_only_if_it_reads() -> None:
+    def second(reads: bool | None) -> Verdict:
+        return verdicts(graph({1: (0,)}, {1: (saved(),)}, {1: reads}), backward(1), backward(1))[1]
+
+    assert second(False).succeeds
+    assert second(True).fails
+    assert not second(None).succeeds and not second(None).fails
+
+
+def test_assumed_steps_add_up() -> None:
+    step = OptimizerStep(0, 0, HERE, 0, (Write(0, 1, 1, 0, 1),), ran=False)
+    trace = Trace(TRUNK, (backward(2, retain_graph=True, ran=False), step, step, backward(3, ran=False)))
+    verdict = simulate(trace)[1]
+    assert (verdict.kind, verdict.version, culprits(verdict)) == ("stale", 2, [(1, "stale"), (2, "stale")])
