@@ -19,7 +19,7 @@ from . import __version__, discovery
 from .analyzer import analyze
 from .errors import GraphscopeError
 from .findings import Severity
-from .report import render, save
+from .report import Report, render, save
 from .rule import Rule, all_rules, explanation
 from .trace import Trace
 
@@ -151,8 +151,6 @@ def inspect(
     """
     program, args, graph = (module, command, graph) if module is not None else _taken_apart(command, graph)
     analyze(Trace(), select=select, ignore=ignore)  # an unknown code is refused before the program runs
-    if module is None:
-        _check_script(Path(program))
     if graph is not None:
         _check_picture(graph)
         graph = _writable(graph)
@@ -161,6 +159,8 @@ def inspect(
     stream = sys.stderr if output is None else sys.stdout if str(output) == "-" else None
     file = _writable(output) if output is not None and stream is None else None
     colored = _is_colored(color, stream)
+    if module is None:
+        _check_syntax(Path(program))
 
     from . import api
 
@@ -173,10 +173,21 @@ def inspect(
         click.echo(rendered, file=stream, nl=isinstance(rendered, str) and not rendered.endswith("\n"), color=colored)
     else:
         file.write_bytes(rendered.encode() if isinstance(rendered, str) else rendered)
-    if graph is not None:
-        save(report, graph)
+    drawn = graph is None or _draw(report, graph)
     failed = fail_on != "never" and bool(report.at_least(Severity(fail_on)))
-    context.exit(1 if failed else report.trace.outcome.status)
+    context.exit(1 if failed else report.trace.outcome.status if drawn else 2)
+
+
+def _draw(report: Report, path: Path) -> bool:
+    """Write the picture; where no engine draws it, say so in one line and leave the DOT source in its place."""
+    try:
+        save(report, path)
+    except GraphscopeError as error:
+        source = path.with_suffix(".dot")
+        save(report, source)
+        click.echo(f"Error: {error}; its DOT source is in {source}", err=True)
+        return False
+    return True
 
 
 def _taken_apart(command: Sequence[str], graph: Path | None) -> tuple[str, Sequence[str], Path | None]:
@@ -193,26 +204,17 @@ def _taken_apart(command: Sequence[str], graph: Path | None) -> tuple[str, Seque
     raise AssertionError(command)
 
 
-def _check_script(script: Path) -> None:
-    """Refuse what cannot run as a script; a syntax error is shown the way Python shows it."""
-    if not script.exists():
-        raise _Problem(f"no such file: {script}")
-    if script.is_dir():
-        raise _Problem(f"{script} is a directory: name the script in it, or use -m for a package")
-    if script.suffix == ".ipynb":
-        raise _Problem(f"{script} is a notebook: run `jupyter nbconvert --to script {script}` and inspect the result")
+def _check_syntax(script: Path) -> None:
+    """Show a syntax error the way Python shows it; what is no script at all is refused by ``inspect``."""
     try:
-        source = script.read_bytes()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the script's own compilation gives them
-            compile(source, str(script.absolute()), "exec", dont_inherit=True)
-    except OSError as error:
-        raise _Problem(f"cannot read {script}: {error.strerror}") from None
+            compile(script.read_bytes(), str(script.absolute()), "exec", dont_inherit=True)
     except SyntaxError as error:
         click.echo("".join(traceback.format_exception_only(error)), err=True, nl=False)
         raise click.exceptions.Exit(2) from None
-    except ValueError as error:
-        raise _Problem(f"{script} is not a Python script: {error}") from None
+    except (OSError, ValueError):
+        pass
 
 
 def _check_picture(path: Path) -> None:
