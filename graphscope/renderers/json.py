@@ -1,0 +1,183 @@
+"""The report as JSON, for other programs; the schema is below.
+
+``schema_version`` is raised when a key changes its meaning or goes away; new keys may come at any time.
+A *location* is ``{file, line, end_line, function}``, with ``file`` relative to the working directory where
+that is possible, or null where it is unknown. All keys are always there.
+
+- ``schema_version``: 1
+- ``tool``: ``{name, version}``
+- ``script``: the file or module that was run, null for a check from within a program
+- ``outcome``: ``{status, exception, location, interrupted}``; ``exception`` is the last line of the traceback or null
+- ``losses``: ``[{name, shape, dtype, has_graph, nodes, parameters}]``: the tensors that backward starts from, how many
+  graph nodes lie behind each, and the names of the leaves it reaches
+- ``optimizers``: ``[{name, kind, location, groups}]``, each group a list of parameter names
+- ``events``: ``[{kind, time, step, location, thread, ...}]`` in order, ``kind`` being ``backward`` (``losses``,
+  ``retain_graph``, ``create_graph``, ``limited``, ``accumulates``, ``error``, ``ran``), ``in_place_write`` (``op``,
+  ``tensor``, ``before``, ``after``, ``hidden``), ``optimizer_step`` (``optimizer``, ``ran``), ``zero_grad``
+  (``optimizer``, ``tensors``, ``to_none``), ``grad_read`` (``tensor``, ``present``) or ``refused`` (``op``,
+  ``tensors``, ``error``)
+- ``findings``: ``[{code, name, severity, confidence, message, locations, fixes}]``; ``severity`` is ``error``,
+  ``warning`` or ``note``, ``confidence`` is ``certain`` or ``likely``; each of ``locations`` has a location's keys,
+  ``role`` (``cause``, ``failure``, ``related``) and ``label``, the first being where it is reported; each of ``fixes``
+  is ``{title, changes_gradients, checked, works, reason, bytes, location}``
+- ``suppressed``: the findings that a comment silenced, in the same form
+- ``unseen``: what could not be examined, in words
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .. import __version__
+from ..events import Backward, Event, GradRead, InPlaceWrite, OptimizerStep, Refused, ZeroGrad
+from ..findings import Finding, Fix
+from ..graph import Root
+from ..location import Location
+from ..report import Report
+from ..trace import OptimizerRef, Trace
+
+SCHEMA_VERSION = 1
+
+
+def render(report: Report) -> str:
+    """The report as JSON text, strict and the same on every run."""
+    text = json.dumps(_report(report), indent=2, ensure_ascii=False, allow_nan=False)
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text) + "\n"
+
+
+def _report(report: Report) -> dict[str, Any]:
+    trace = report.trace
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "tool": {"name": "graphscope", "version": __version__},
+        "script": trace.script,
+        "outcome": {
+            "status": trace.outcome.status,
+            "exception": trace.outcome.exception,
+            "location": _location(trace.outcome.location),
+            "interrupted": trace.outcome.interrupted,
+        },
+        "losses": [_loss(root, trace) for root in trace.graph.roots],
+        "optimizers": [_optimizer(optimizer, trace) for optimizer in trace.optimizers],
+        "events": [_event(event, trace) for event in trace.events],
+        "findings": [_finding(finding) for finding in report.findings],
+        "suppressed": [_finding(finding) for finding in report.suppressed],
+        "unseen": list(trace.unseen),
+    }
+
+
+def _loss(root: Root, trace: Trace) -> dict[str, Any]:
+    tensor = trace.graph.tensor(root.tensor)
+    behind = trace.graph.reachable((root.node,)) if root.node is not None else frozenset()
+    leaves = sorted(trace.graph.leaf_tensors[id] for id in behind if id in trace.graph.leaf_tensors)
+    return {
+        "name": root.name,
+        "shape": list(tensor.shape),
+        "dtype": tensor.dtype,
+        "has_graph": root.node is not None,
+        "nodes": len(behind),
+        "parameters": _names(leaves, trace),
+    }
+
+
+def _optimizer(optimizer: OptimizerRef, trace: Trace) -> dict[str, Any]:
+    return {
+        "name": optimizer.name,
+        "kind": optimizer.kind,
+        "location": _location(optimizer.location),
+        "groups": [_names(group, trace) for group in optimizer.groups],
+    }
+
+
+def _event(event: Event, trace: Trace) -> dict[str, Any]:
+    where = {
+        "time": event.time,
+        "step": event.step,
+        "location": _location(event.location),
+        "thread": event.thread,
+    }
+    details = _details(event, trace)
+    return {"kind": details.pop("kind"), **where, **details}
+
+
+def _details(event: Event, trace: Trace) -> dict[str, Any]:
+    match event:
+        case Backward():
+            return {
+                "kind": "backward",
+                "losses": [root.name for root in event.roots],
+                "retain_graph": event.retain_graph,
+                "create_graph": event.create_graph,
+                "limited": event.inputs is not None,
+                "accumulates": event.accumulates,
+                "error": event.error,
+                "ran": event.ran,
+            }
+        case InPlaceWrite(write=write):
+            return {
+                "kind": "in_place_write",
+                "op": event.op,
+                "tensor": _name(write.tensor, trace),
+                "before": write.before,
+                "after": write.after,
+                "hidden": write.hidden,
+            }
+        case OptimizerStep():
+            return {"kind": "optimizer_step", "optimizer": trace.optimizers[event.optimizer].name, "ran": event.ran}
+        case ZeroGrad():
+            owner = None if event.optimizer is None else trace.optimizers[event.optimizer].name
+            names = _names(event.tensors, trace)
+            return {"kind": "zero_grad", "optimizer": owner, "tensors": names, "to_none": event.to_none}
+        case GradRead():
+            return {"kind": "grad_read", "tensor": _name(event.tensor, trace), "present": event.present}
+        case Refused():
+            names = _names(event.tensors, trace)
+            return {"kind": "refused", "op": event.op, "tensors": names, "error": event.error}
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "code": finding.code,
+        "name": finding.name,
+        "severity": finding.severity.value,
+        "confidence": finding.confidence.value,
+        "message": finding.message,
+        "locations": [
+            {**_located(place.location), "role": place.role.value, "label": place.label} for place in finding.places
+        ],
+        "fixes": [_fix(fix) for fix in finding.fixes],
+    }
+
+
+def _fix(fix: Fix) -> dict[str, Any]:
+    return {
+        "title": fix.title,
+        "changes_gradients": fix.changes_gradients,
+        "checked": fix.checked,
+        "works": fix.works,
+        "reason": fix.reason,
+        "bytes": fix.bytes,
+        "location": _location(fix.location),
+    }
+
+
+def _location(location: Location | None) -> dict[str, Any] | None:
+    return None if location is None else _located(location)
+
+
+def _located(location: Location) -> dict[str, Any]:
+    return {
+        "file": location.file,
+        "line": location.line,
+        "end_line": location.end_line,
+        "function": location.function,
+    }
+
+
+def _names(tensors: tuple[int, ...] | list[int], trace: Trace) -> list[str]:
+    return [_name(id, trace) for id in tensors]
+
+
+def _name(tensor: int, trace: Trace) -> str:
+    return str(trace.graph.tensor(tensor))

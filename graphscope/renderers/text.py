@@ -1,0 +1,102 @@
+"""Findings as text, in the manner of a compiler: the message, the source lines that take part, what to type."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterator
+
+from ..findings import Confidence, Finding, Fix, Severity
+from ..report import Report
+from ..trace import Trace
+from ._excerpt import COLORS, WIDTH, Paint, excerpt
+from ._words import clean, count, size
+
+
+def render(report: Report, *, color: bool = False) -> str:
+    """The report as text; ``color`` adds terminal colours."""
+    paint = Paint(color)
+    blocks = ["\n".join(_finding(finding, report.trace, paint)) for finding in report.findings]
+    if table := list(_reached(report.trace)):
+        blocks.append("\n".join(table))
+    blocks.append("\n".join(_summary(report, paint)))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _finding(finding: Finding, trace: Trace, paint: Paint) -> Iterator[str]:
+    where = f"{clean(str(finding.location))}: " if finding.location else ""
+    severity = finding.severity.value
+    likely = " (likely)" if finding.confidence is Confidence.LIKELY else ""
+    head = f"{where}{severity} {finding.code}{likely}: "
+    first, *rest = _wrapped(head + clean(finding.message), "    ")
+    yield (
+        paint(where, "bold")
+        + paint(first[len(where) : len(head)], COLORS[severity])
+        + paint(first[len(head) :], "bold")
+    )
+    yield from (paint(line, "bold") for line in rest)
+    yield from excerpt(finding, trace, paint)
+    for fix in finding.fixes:
+        yield from _fix(fix, paint)
+
+
+def _fix(fix: Fix, paint: Paint) -> Iterator[str]:
+    word = "fix" if fix.works else "not"
+    at = f" ({clean(str(fix.location))})" if fix.location else ""
+    because = f", because {clean(fix.reason)}" if not fix.works and fix.reason else ""
+    known = _known(fix)
+    text = f"  {word}: {clean(fix.title)}{at}{because}{f' [{known}]' if known else ''}"
+    first, *rest = _wrapped(text, "       ")
+    yield "  " + paint(f"{word}:", "green" if fix.works else "yellow") + first[len(f"  {word}:") :]
+    yield from rest
+
+
+def _known(fix: Fix) -> str:
+    """What is known about a fix, in a few words."""
+    facts = []
+    if fix.works and fix.changes_gradients is not None:
+        facts.append("changes gradients" if fix.changes_gradients else "same gradients")
+    if fix.bytes:
+        facts.append(f"keeps {size(fix.bytes)}")
+    if fix.works and fix.checked:
+        facts.append("checked")
+    return ", ".join(facts)
+
+
+def _reached(trace: Trace) -> Iterator[str]:
+    """For a check: which of each optimizer's parameters each loss reaches."""
+    planned = [event for event in trace.backwards if not event.ran]
+    if not planned or not trace.optimizers:
+        return
+    rows = [["parameters reached", *(clean(optimizer.name) for optimizer in trace.optimizers)]]
+    for event in planned:
+        reached = trace.reached(event)
+        loss = "  " + clean(" + ".join(root.name for root in event.roots))
+        rows.append([loss, *(_cell(trace, optimizer.parameters, reached) for optimizer in trace.optimizers)])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _cell(trace: Trace, parameters: tuple[int, ...], reached: frozenset[int]) -> str:
+    there = [id for id in parameters if id in reached]
+    if not there:
+        return f"none of {len(parameters)}"
+    if len(there) == len(parameters):
+        return f"all {len(parameters)}"
+    return f"{clean(str(trace.graph.tensor(there[0])))} ... {len(there)} of {len(parameters)}"
+
+
+def _summary(report: Report, paint: Paint) -> Iterator[str]:
+    numbers = Counter(finding.severity for finding in report.findings)
+    parts = [count(numbers[level], level.value) for level in sorted(Severity, key=lambda s: -s.rank) if numbers[level]]
+    suppressed = f" ({len(report.suppressed)} suppressed)" if report.suppressed else ""
+    yield paint((", ".join(parts) or "no findings") + suppressed, "bold")
+    for unseen in report.trace.unseen:
+        yield from _wrapped(f"not examined: {clean(unseen)}", "    ")
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(
+        text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
+    )
