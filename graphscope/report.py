@@ -61,7 +61,13 @@ def save(report: Report, path: str | Path) -> None:
     if format not in names("renderers"):
         known = ", ".join(f".{name}" for name in names("renderers"))
         raise GraphscopeError(f"cannot tell a format from {path.name!r}: give a name that ends in one of {known}")
-    rendered = render(report, format)
+    try:
+        rendered = render(report, format)
+    except GraphscopeError as error:
+        if format == "dot":
+            raise
+        save(report, dot := path.with_suffix(".dot"))
+        raise GraphscopeError(f"{error}; its DOT source is in {dot}, for another engine") from None
     data = rendered.encode() if isinstance(rendered, str) else rendered
     try:
         path.write_bytes(data)
