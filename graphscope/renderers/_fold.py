@@ -47,7 +47,10 @@ class Folding:
 
     def reads(self, id: int) -> list[int]:
         """The distinct nodes that this one's gradient goes on to, past joined transposes."""
-        found = (self.joined.get(target, target) for target, _ in self.view.graph.targets[id] if target >= 0)
+        targets, joined = self.view.graph.targets[id], self.joined
+        if len(targets) == 1 and not joined:  # most nodes of a long chain
+            return [targets[0][0]] if targets[0][0] >= 0 else []
+        found = (joined.get(target, target) for target, _ in targets if target >= 0)
         return list(dict.fromkeys(found))
 
     @property

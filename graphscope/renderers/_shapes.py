@@ -74,14 +74,14 @@ def _operator(id: int, scene: Scene) -> Shape:
 def _chain(first: int, nodes: list[int], scene: Scene) -> Shape:
     """Operators in a row, or a module drawn closed: what they are, and what they keep."""
     node = scene.graph.node(first)
-    kinds = Counter(scene.graph.node(id).label for id in nodes)
+    kinds = _kinds_of(nodes, scene)
     return Shape(
         f"n{first}",
         "chain",
         count(len(nodes), "operator"),
         [_kinds(kinds), *_kept(nodes, scene)],
         scene.freed.get(first),
-        [f"{scene.graph.ops[id]} ({id})" for id in nodes],
+        [f"{kind} x{number}" for kind, number in kinds.most_common()],
         tuple(node.module.split(".")) if node.module else (),
         freed=first in scene.freed,
         losses=scene.masks.get(first, 0),
@@ -93,7 +93,7 @@ def _module(box: tuple[str, ...], nodes: list[int], operators: list[int], scene:
     path = box[1:]
     leaves = [id for id in nodes if id in scene.graph.leaf_tensors]
     words = [count(len(operators), "operator")] + ([count(len(leaves), "leaf tensor")] if leaves else [])
-    kinds = Counter(scene.graph.node(id).label for id in operators)
+    kinds = _kinds_of(operators, scene)
     freed = [id for id in operators if id in scene.freed]
     masks = {scene.masks.get(id, 0) for id in operators}
     return Shape(
@@ -179,6 +179,11 @@ def _kept(nodes: list[int], scene: Scene) -> list[str]:
     if not bytes:
         return []
     return [f"{size(bytes)} gone" if any(id in scene.freed for id in nodes) else f"saves {size(bytes)}"]
+
+
+def _kinds_of(nodes: list[int], scene: Scene) -> Counter[str]:
+    ops = Counter(scene.graph.ops[id] for id in nodes)
+    return Counter({op.partition("Backward")[0] or op: number for op, number in ops.items()})
 
 
 def _kinds(kinds: Counter[str]) -> str:

@@ -8,8 +8,9 @@ that is possible, or null where it is unknown. All keys are always there.
 - ``tool``: ``{name, version}``
 - ``script``: the file or module that was run, null for a check from within a program
 - ``outcome``: ``{status, exception, location, interrupted}``; ``exception`` is the last line of the traceback or null
-- ``losses``: ``[{name, shape, dtype, has_graph, nodes, parameters}]``: the tensors that backward starts from, how many
-  graph nodes lie behind each, and the names of the leaves it reaches
+- ``losses``: ``[{name, shape, dtype, has_graph, nodes, leaves, passes}]``: the tensors that backward starts from, how
+  many graph nodes lie behind each, and the names of the leaves it reaches; a loss of the same name at the same line
+  is listed for its first pass only, ``passes`` saying how many there were
 - ``optimizers``: ``[{name, kind, location, groups}]``, each group a list of parameter names
 - ``events``: ``[{kind, time, step, location, thread, ...}]`` in order, ``kind`` being ``backward`` (``losses``,
   ``retain_graph``, ``create_graph``, ``limited``, ``accumulates``, ``error``, ``ran``), ``in_place_write`` (``op``,
@@ -58,13 +59,22 @@ def _report(report: Report) -> dict[str, Any]:
             "location": _location(trace.outcome.location),
             "interrupted": trace.outcome.interrupted,
         },
-        "losses": [_loss(root, trace) for root in trace.graph.roots],
+        "losses": _losses(trace),
         "optimizers": [_optimizer(optimizer, trace) for optimizer in trace.optimizers],
         "events": [_event(event, trace) for event in trace.events],
         "findings": [_finding(finding) for finding in report.findings],
         "suppressed": [_finding(finding) for finding in report.suppressed],
         "unseen": list(trace.unseen),
     }
+
+
+def _losses(trace: Trace) -> list[dict[str, Any]]:
+    """The losses, one for all passes of a loop."""
+    where = {(root.name, root.node): call.location for call in trace.backwards for root in call.roots}
+    passes: dict[tuple[str, object], list[Root]] = {}
+    for position, root in enumerate(trace.graph.roots):
+        passes.setdefault((root.name, where.get((root.name, root.node), position)), []).append(root)
+    return [{**_loss(roots[0], trace), "passes": len(roots)} for roots in passes.values()]
 
 
 def _loss(root: Root, trace: Trace) -> dict[str, Any]:
@@ -77,7 +87,7 @@ def _loss(root: Root, trace: Trace) -> dict[str, Any]:
         "dtype": tensor.dtype,
         "has_graph": root.node is not None,
         "nodes": len(behind),
-        "parameters": _names(leaves, trace),
+        "leaves": _names(leaves, trace),
     }
 
 
