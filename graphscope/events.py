@@ -64,13 +64,17 @@ class InPlaceWrite:
 
 @dataclass(frozen=True, slots=True)
 class OptimizerStep:
-    """``optimizer.step()``, with the parameters it overwrote; ``ran`` is False if it is assumed."""
+    """``optimizer.step()``, with the parameters it overwrote, and those that had a ``grad`` (``graded``).
+
+    ``ran`` is False if it is assumed.
+    """
 
     time: int
     step: int
     location: Location
     optimizer: int
     writes: tuple[Write, ...] = ()
+    graded: tuple[int, ...] = ()
     ran: bool = True
     thread: int = 0
 
@@ -122,10 +126,11 @@ class Call:
 
     Calls are the data flow, also where the autograd graph has none. ``inputs`` and ``outputs`` are
     TensorRef ids; a tensor in both was changed in place. ``needs_grad`` tells which inputs required
-    grad when the call was made, and ``gives_grad`` which outputs had a history after it. ``leaves`` and ``enters``
-    mark a value that left torch (``numpy``, ``item`` ...) or came back (``from_numpy``, ``tensor`` ...).
-    ``grad_mode`` is ``"enabled"``, ``"no_grad"`` or ``"inference"``. ``likely`` means that an input was
-    recognised by its value only.
+    grad when the call was made, and ``gives_grad`` which outputs had a history after it. ``leaves`` and
+    ``enters`` mark a value that left torch (``numpy``, ``item`` ...) or came in (``from_numpy``, ``tensor`` ...).
+    ``returned`` are the tensors whose value came back with an argument that is no tensor; ``likely``
+    means that they were recognised by their numbers only. ``grad_mode`` is ``"enabled"``, ``"no_grad"`` or
+    ``"inference"``.
     """
 
     time: int
@@ -138,7 +143,7 @@ class Call:
     leaves: bool = False
     enters: bool = False
     grad_mode: str = "enabled"
-    module: str | None = None
+    returned: tuple[int, ...] = ()
     likely: bool = False
 
     @property

@@ -39,6 +39,7 @@ from .sources import sources_of
 from .tensors import Tensors
 from .walk import Walk
 
+_FEW_LOOKS, _MOST_LOOKS = 8, 64  # how often the user's variables are searched for names
 _CALL_IMPL = nn.Module._call_impl.__code__
 
 
@@ -73,6 +74,10 @@ class Recorder:
         self._modules: dict[int, str] = {}
         self._optimizers: dict[int, _Watched] = {}
         self._families = 0
+        self._looks = 0
+        self._stepping: list[tuple[Tensor, int]] = []
+        self._graded: tuple[int, ...] = ()
+        self._left = False
         self._kinds: dict[Any, Kind] = {}
         self._mode = _Mode(self)
         self._undo = contextlib.ExitStack()
@@ -199,15 +204,8 @@ class Recorder:
                 self.events.append(ZeroGrad(self._tick(), self._step, location, (number,)))
             return result
         known = tuple([self._input(each, location) for each in inputs])
-        likely: frozenset[int] = frozenset()
-        if kind is Kind.ENTER:
-            certain = self.provenance.of_arrays((args, kwargs))
-            likely = self.provenance.of_numbers(args) - certain
-            known = (*known, *sorted(certain | likely))
-        elif len(args) > 1:
-            likely = self.provenance.of_numbers(args[1:])
-            known = (*known, *sorted(likely))
-        needs = (*needs, *(self.tensors.rows[each].requires_grad for each in known[len(needs) :]))
+        certain = self.provenance.of_arrays((args, kwargs)) if kind is Kind.ENTER else frozenset()
+        likely = self.provenance.of_numbers(args) - certain
         for tensor, number, before in zip(inputs, known, versions, strict=False):
             if _torch.version(tensor) != before:
                 self._wrote(op, tensor, number, before, location)
@@ -230,7 +228,7 @@ class Recorder:
             self.tensors.rows[made[0]].counter = self.tensors.rows[known[0]].counter
         for number, each in zip(made, outputs, strict=True):
             self.tensors.rows[number].requires_grad |= each.requires_grad
-        if known or kind is Kind.ENTER:
+        if known or certain or likely:
             self.calls.append(
                 Call(
                     self._tick(),
@@ -243,6 +241,7 @@ class Recorder:
                     leaves=kind is Kind.LEAVE,
                     enters=kind is Kind.ENTER,
                     grad_mode=_grad_mode(),
+                    returned=(*sorted(certain), *sorted(likely)),
                     likely=bool(likely),
                 )
             )
@@ -253,25 +252,30 @@ class Recorder:
         number = self.tensors.known(tensor)
         if number is not None:
             return number
-        number = self.tensors.number(tensor)
+        number = self.tensors.number(tensor, location)
         with _torch.without_modes():
             sources = self.provenance.of_values(tensor) if not tensor.requires_grad else frozenset()
         if sources:
-            needs = tuple(self.tensors.rows[each].requires_grad for each in sources)
-            self.calls.append(
-                Call(
-                    self._tick(),
-                    "Tensor",
-                    location,
-                    tuple(sources),
-                    (number,),
-                    needs,
-                    (False,),
-                    enters=True,
-                    likely=True,
-                )
-            )
+            self._came_in("Tensor", location, number, sources, likely=True)
         return number
+
+    def _came_in(
+        self, op: str, location: Location, number: int, sources: frozenset[int], *, likely: bool = False
+    ) -> None:
+        """A tensor was made of values that had left torch."""
+        self.calls.append(
+            Call(
+                self._tick(),
+                op,
+                location,
+                inputs=(),
+                outputs=(number,),
+                gives_grad=(False,),
+                enters=True,
+                returned=tuple(sorted(sources)),
+                likely=likely,
+            )
+        )
 
     def _note_nodes(self, first: int, location: Location, frame: FrameType | None) -> None:
         """Remember where the nodes made since ``first`` were made, and in the call of which module."""
@@ -406,7 +410,8 @@ class Recorder:
     def _look(self, stack: list[FrameType]) -> None:
         """Look for names in the user's variables, as long as something has none."""
         unnamed = any(watched.name is None for watched in self._optimizers.values())
-        if unnamed or len(self.events) < 12 or len(self.names) == 0:
+        if self._looks < _FEW_LOOKS or (unnamed and self._looks < _MOST_LOOKS):
+            self._looks += 1
             self.names.look(stack)
             for watched in self._optimizers.values():
                 watched.name = watched.name or self.names.of(watched.ref())
@@ -423,7 +428,9 @@ class Recorder:
                 self._refused(type(optimizer).__name__, inputs, error)
             raise
         with self._guard():
-            self._optimizer(optimizer, self.frames.here(sys._getframe(2)))
+            location = self.frames.here(sys._getframe(2))
+            self._optimizer(optimizer, location)
+            self._look(list(self.frames.stack(sys._getframe(2))))
 
     def _optimizer(self, optimizer: Any, location: Location | None = None) -> _Watched:
         """What is known of an optimizer, its parameters as they are now."""
@@ -441,9 +448,10 @@ class Recorder:
             return
         with self._guard():
             self._optimizer(optimizer)
-            self._stepping = [
-                (each, _torch.version(each)) for group in optimizer.param_groups for each in group["params"]
-            ]
+            held = [each for group in optimizer.param_groups for each in group["params"]]
+            self._stepping = [(each, _torch.version(each)) for each in held]
+            with _torch.without_modes():
+                self._graded = tuple(self.tensors.number(each) for each in held if each.grad is not None)
         if len(args) + len(kwargs) == 1:  # no closure: what runs until the step ends is torch's own
             self._left = _torch.pop_mode_if_innermost(self._mode)
 
@@ -463,7 +471,9 @@ class Recorder:
                     row = self.tensors.locate(number := self.tensors.number(tensor), tensor)
                     writes.append(Write(number, row.storage, row.counter, before, row.version))
             self._stepping = []
-            self.events.append(OptimizerStep(self._tick(), self._step, location, watched.id, tuple(writes)))
+            self.events.append(
+                OptimizerStep(self._tick(), self._step, location, watched.id, tuple(writes), self._graded)
+            )
             self._step += 1
 
     def _zero_grad(self, original: Any, owner: Any, *args: Any, **kwargs: Any) -> Any:
@@ -491,7 +501,7 @@ class Recorder:
 
     def _rejoin(self) -> bool:
         """Put the mode back if an optimizer's step took it off (and raised, or has a backward of its own)."""
-        if getattr(self, "_left", False):
+        if self._left:
             self._left = False
             _torch.push_mode(self._mode)
         return False
@@ -503,22 +513,9 @@ class Recorder:
         if not self._off and not self._busy:
             with self._guard():
                 location = self.frames.here(sys._getframe(2))
-                sources = sorted(self.provenance.of_arrays(array))
+                sources = self.provenance.of_arrays(array)
                 if location is not None and sources:
-                    needs = tuple(self.tensors.rows[each].requires_grad for each in sources)
-                    number = self.tensors.number(result, location)
-                    self.calls.append(
-                        Call(
-                            self._tick(),
-                            "from_numpy",
-                            location,
-                            tuple(sources),
-                            (number,),
-                            needs,
-                            (False,),
-                            enters=True,
-                        )
-                    )
+                    self._came_in("from_numpy", location, self.tensors.number(result, location), sources)
         return result
 
     def _refused(self, op: str, inputs: list[Tensor], error: Exception) -> None:

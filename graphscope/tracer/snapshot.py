@@ -117,7 +117,8 @@ def _plan(
     for step, optimizer in enumerate(optimizers):
         moved = (graph.tensor(id) for id in optimizer.parameters if id in reached)
         writes = tuple(Write(t.id, t.storage, t.counter, t.version, t.version + 1) for t in moved)
-        events.append(OptimizerStep(len(events), step, here, optimizer.id, writes, ran=False))
+        graded = tuple(id for id in optimizer.parameters if id in reached)
+        events.append(OptimizerStep(len(events), step, here, optimizer.id, writes, graded, ran=False))
     return tuple(events)
 
 

@@ -1,0 +1,85 @@
+"""Which parameters never learn, and how to say so: shared by the rules about unreached parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from itertools import groupby
+
+from ..events import Backward
+from ..flow import Cut, cuts
+from ..findings import Place, Role
+from ..location import Location
+from ..trace import OptimizerRef, Trace
+
+_MOST_NAMES = 6
+
+
+def ungraded(trace: Trace, optimizer: OptimizerRef) -> tuple[int, ...]:
+    """The optimizer's trainable parameters that had no ``grad`` at any of its steps; () if it never stepped."""
+    steps = [step for step in trace.steps if step.optimizer == optimizer.id]
+    graded = {id for step in steps for id in step.graded}
+    return tuple(
+        id for id in optimizer.parameters if steps and id not in graded and trace.graph.tensor(id).requires_grad
+    )
+
+
+def losses(trace: Trace) -> frozenset[int]:
+    """The tensors that were backpropagated."""
+    return frozenset(root.tensor for event in trace.backwards if event.accumulates for root in event.roots)
+
+
+def explaining_cuts(trace: Trace, parameters: Collection[int]) -> tuple[Cut, ...]:
+    """Where the gradient of these parameters stops on its way from the losses, one for each statement."""
+    found = cuts(trace, parameters, losses(trace))
+    first: dict[Location, Cut] = {}
+    for cut in found:
+        if cut.call.location is not None:
+            first.setdefault(cut.call.location, cut)
+    return tuple(first.values())
+
+
+def listed(trace: Trace, parameters: Iterable[int]) -> str:
+    """The names of parameters, grouped by module: ``net1.0 (weight, bias), net1.2 (weight)``."""
+    names = [trace.graph.tensor(id).name or f"a tensor of shape {trace.graph.tensor(id).shape}" for id in parameters]
+    groups = [
+        (module, [leaf for _, leaf in members])
+        for module, members in groupby((_split(name) for name in names), key=lambda pair: pair[0])
+    ]
+    said = [f"{module} ({', '.join(leaves)})" if module else ", ".join(leaves) for module, leaves in groups]
+    more = len(said) - _MOST_NAMES
+    return ", ".join(said[:_MOST_NAMES]) + (f" and {more} more modules" if more > 0 else "")
+
+
+def _split(name: str) -> tuple[str, str]:
+    module, dot, leaf = name.rpartition(".")
+    return (module, leaf) if dot else ("", name)
+
+
+def cut_places(found: Iterable[Cut]) -> list[Place]:
+    """The statements of cuts, and those that brought the value back."""
+    places: dict[Location, Place] = {}
+    for cut in found:
+        back = None if cut.returns is None else cut.returns.location
+        if cut.call.location is not None:
+            places.setdefault(cut.call.location, Place(cut.call.location, Role.CAUSE, what_cut(cut)))
+        if back is not None:
+            places.setdefault(back, Place(back, Role.CAUSE, "the value comes back here, without its history"))
+    return list(places.values())
+
+
+def what_cut(cut: Cut) -> str:
+    """What a cut did, in words."""
+    call = cut.call
+    if call.leaves:
+        return f"`{call.op}` takes the value out of torch here: no gradient comes back through it"
+    if call.grad_mode != "enabled":
+        mode = "torch.inference_mode()" if call.grad_mode == "inference" else "torch.no_grad()"
+        return f"`{call.op}` runs under {mode} here: it records no history"
+    if call.op in ("detach", "data", "detach_"):
+        return f"`{call.op}` drops the history here"
+    return f"`{call.op}` has no gradient: the history ends here"
+
+
+def last_backward(trace: Trace) -> Backward | None:
+    """The last call of backward."""
+    return max((event for event in trace.backwards if event.accumulates), key=lambda event: event.time, default=None)

@@ -1,0 +1,71 @@
+"""GS203: an optimizer steps, and no loss reaches any of its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..findings import Finding, Fix, Place, Role, Severity
+from ..rule import Rule
+from ..trace import Trace
+from ._parameters import cut_places, explaining_cuts, listed, ungraded
+
+
+class UnreachedOptimizer(Rule):
+    """An optimizer steps, but no loss that was backpropagated reaches any of its parameters.
+
+    Backward never arrives at the parameters' AccumulateGrad nodes, so every ``grad`` stays ``None`` and
+    ``step()`` changes nothing; torch says nothing. Either the loss was computed from values that had
+    lost their history (a numpy hop, ``detach()``, ``no_grad``), or the loss does not use this network.
+
+    Bad::
+
+        import torch, graphscope
+
+        encoder, head = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
+        opt_encoder = torch.optim.SGD(encoder.parameters(), lr=0.1)
+        opt_head = torch.optim.SGD(head.parameters(), lr=0.1)
+        features = encoder(torch.ones(2, 4)).detach()
+        graphscope.check(head(features).sum(), opt_encoder, opt_head)  # GS203
+
+    Good::
+
+        import torch, graphscope
+
+        encoder, head = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
+        opt_encoder = torch.optim.SGD(encoder.parameters(), lr=0.1)
+        opt_head = torch.optim.SGD(head.parameters(), lr=0.1)
+        graphscope.check(head(encoder(torch.ones(2, 4))).sum(), opt_encoder, opt_head)
+    """
+
+    code = "GS203"
+    severity = Severity.ERROR
+
+    def check(self, trace: Trace) -> Iterator[Finding]:
+        """An error for each optimizer that stepped and never had a gradient to use."""
+        for optimizer in trace.optimizers:
+            lost = ungraded(trace, optimizer)
+            trainable = [id for id in optimizer.parameters if trace.graph.tensor(id).requires_grad]
+            if not lost or len(lost) < len(trainable):
+                continue
+            steps = [step for step in trace.steps if step.optimizer == optimizer.id]
+            found = explaining_cuts(trace, lost)
+            places = cut_places(found)
+            places.append(Place(steps[0].location, Role.FAILURE, f"`{optimizer.name}` steps without any gradient"))
+            if optimizer.location is not None:
+                places.append(Place(optimizer.location, Role.RELATED, f"`{optimizer.name}` is made here"))
+            yield self.finding(
+                f"none of the {len(lost)} parameters of `{optimizer.name}` ({optimizer.kind}) is reached by a loss: "
+                f"{listed(trace, lost)} keep grad = None, and the step changes nothing",
+                places=places,
+                fixes=[Fix(_advice(bool(found), optimizer.name))],
+                optimizer=optimizer.name,
+                parameters=tuple(trace.graph.tensor(id).name for id in lost),
+                count=len(lost),
+                cut=found[0].call.location if found else None,
+            )
+
+
+def _advice(cut: bool, optimizer: str) -> str:
+    if cut:
+        return "keep the tensor, with its history, on the way from these parameters to the loss"
+    return f"backpropagate a loss that uses these parameters before the step, or drop `{optimizer}`"

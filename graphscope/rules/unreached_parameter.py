@@ -1,0 +1,92 @@
+"""GS204: an optimizer holds some parameters that no loss reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..findings import Finding, Fix, Place, Role, Severity
+from ..rule import Rule
+from ..trace import OptimizerRef, Trace
+from ._parameters import cut_places, explaining_cuts, last_backward, listed, ungraded
+
+
+class UnreachedParameter(Rule):
+    """An optimizer holds parameters that no loss reaches, beside others that train.
+
+    Their ``grad`` stays ``None`` at every step, so ``step()`` passes them over. Usually the gradient is
+    cut on the way (``detach()``, ``item()``, ``argmax``, ``no_grad``), the module has been replaced since the
+    optimizer was made, or a branch of the network is not used.
+
+    Bad::
+
+        import torch, graphscope
+
+        encoder, head = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
+        optimizer = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.1)
+        features = encoder(torch.ones(2, 4)).detach()
+        graphscope.check(head(features).sum(), optimizer)  # GS204
+
+    Good::
+
+        import torch, graphscope
+
+        encoder, head = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
+        optimizer = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.1)
+        features = encoder(torch.ones(2, 4))
+        graphscope.check(head(features).sum(), optimizer)
+    """
+
+    code = "GS204"
+    severity = Severity.ERROR
+
+    def check(self, trace: Trace) -> Iterator[Finding]:
+        """An error for each optimizer that trains only some of what it holds; a warning if nothing tells why."""
+        for optimizer in trace.optimizers:
+            lost = ungraded(trace, optimizer)
+            trainable = [id for id in optimizer.parameters if trace.graph.tensor(id).requires_grad]
+            if lost and len(lost) < len(trainable):
+                yield self._finding(trace, optimizer, lost, len(trainable))
+
+    def _finding(self, trace: Trace, optimizer: OptimizerRef, lost: tuple[int, ...], held: int) -> Finding:
+        steps = [step for step in trace.steps if step.optimizer == optimizer.id]
+        found = explaining_cuts(trace, lost)
+        places = cut_places(found)
+        replaced = () if found else _replacements(trace, lost)
+        made_at = {trace.graph.tensor(id).made_at for id in replaced}
+        places += [Place(at, Role.CAUSE, "made here, and in no optimizer") for at in made_at if at is not None]
+        if optimizer.location is not None:
+            places.append(Place(optimizer.location, Role.RELATED, f"`{optimizer.name}` is made here"))
+        places.append(Place(steps[0].location, Role.FAILURE, "these parameters are passed over here"))
+        why, advice = _words(trace, bool(found), replaced, optimizer)
+        return self.finding(
+            f"`{optimizer.name}` ({optimizer.kind}) holds {held} parameters, and no loss reaches {len(lost)} of them: "
+            f"{listed(trace, lost)}{why}",
+            places=places,
+            fixes=[Fix(advice)],
+            severity=Severity.ERROR if found or replaced else Severity.WARNING,
+            optimizer=optimizer.name,
+            parameters=tuple(trace.graph.tensor(id).name for id in lost),
+            count=len(lost),
+            replaced_by=tuple(trace.graph.tensor(id).name for id in replaced),
+        )
+
+
+def _replacements(trace: Trace, lost: tuple[int, ...]) -> tuple[int, ...]:
+    """Parameters that the loss reaches and no optimizer holds, where the lost ones belong to no module any more."""
+    last = last_backward(trace)
+    in_modules = {id for module in trace.modules for _, id in module.parameters}
+    if last is None or any(id in in_modules for id in lost):
+        return ()
+    held = {id for optimizer in trace.optimizers for id in optimizer.parameters}
+    return tuple(sorted(id for id in trace.reached(last) if id in in_modules and id not in held))
+
+
+def _words(trace: Trace, cut: bool, replaced: tuple[int, ...], optimizer: OptimizerRef) -> tuple[str, str]:
+    if replaced:
+        return (
+            f"; they belong to no module any more: {listed(trace, replaced)} took their place and is in no optimizer",
+            f"make `{optimizer.name}` after the module is replaced, or `{optimizer.name}.add_param_group(...)` the new one",
+        )
+    if cut:
+        return "", "keep the path from the loss to these parameters, or leave them out of the optimizer"
+    return "; the loss does not use them", "use them on the way to the loss, or leave them out of the optimizer"
