@@ -13,13 +13,15 @@ _MOST_CUTS = 8  # a value that this many cuts lie before is not explained better
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A call at which a gradient stops; ``returns`` is the call that brought the value back into torch, if it left.
+    """A call at which a gradient stops.
 
-    ``from_tensors`` are the parameters whose gradient it stops, ``certain`` is False where the value was
-    recognised by its numbers only, and ``reaches`` is False where it is not known to feed the loss.
+    ``exit`` is the call by which the value then left torch, if it did, and ``returns`` the one that
+    brought it back. ``from_tensors`` are the parameters whose gradient it stops, ``certain`` is False where the
+    value was recognised by its numbers only, and ``reaches`` is False where it is not known to feed the loss.
     """
 
     call: Call
+    exit: Call | None
     returns: Call | None
     from_tensors: frozenset[int]
     certain: bool = True
@@ -48,15 +50,16 @@ class _Following:
     def __init__(self, sources: frozenset[int]) -> None:
         self.alive: dict[int, frozenset[int]] = {id: frozenset((id,)) for id in sources}
         self.dead: dict[int, tuple[int, ...]] = {}  # by value: the indices of the cuts before it
-        self.ends: list[int] = []  # cuts whose value left torch and was not seen to come back
+        self.ends: set[int] = set()  # cuts whose value left torch
         self._cuts: list[tuple[Call, frozenset[int]]] = []
-        self._left: dict[int, list[int]] = {}  # by tensor: the cuts where its value left torch
+        self._left: dict[int, set[int]] = {}  # by tensor that left torch: the cuts before it
+        self._exits: dict[int, Call] = {}
         self._returns: dict[int, Call] = {}
         self._likely: set[int] = set()
 
     def cut(self, id: int, *, reaches: bool) -> Cut:
         call, sources = self._cuts[id]
-        return Cut(call, self._returns.get(id), sources, id not in self._likely, reaches)
+        return Cut(call, self._exits.get(id), self._returns.get(id), sources, id not in self._likely, reaches)
 
     def follow(self, call: Call) -> None:
         behind: frozenset[int] = frozenset()
@@ -68,22 +71,23 @@ class _Following:
             for output in call.outputs:
                 self.alive[output] = self.alive.get(output, frozenset()) | behind
         elif behind and (call.leaves or call.outputs):
-            before.add(self._cut_here(call, behind))
+            before.add(len(self._cuts))
+            self._cuts.append((call, behind))
+        if before and call.leaves:
+            self._leave(call, before)
         if before:
             for output in call.outputs:
                 self.dead[output] = tuple(sorted({*self.dead.get(output, ()), *before}))[:_MOST_CUTS]
 
-    def _cut_here(self, call: Call, behind: frozenset[int]) -> int:
-        id = len(self._cuts)
-        self._cuts.append((call, behind))
-        if call.leaves:
-            self.ends.append(id)
-            for each in call.inputs:
-                self._left.setdefault(each, []).append(id)
-        return id
+    def _leave(self, call: Call, before: set[int]) -> None:
+        self.ends |= before
+        for id in before:
+            self._exits.setdefault(id, call)
+        for each in call.inputs:
+            self._left.setdefault(each, set()).update(before)
 
     def _came_back(self, call: Call) -> set[int]:
-        found = {self._left[id][-1] for id in call.returned if id in self._left}
+        found = {cut for id in call.returned for cut in self._left.get(id, ())}
         for id in found:
             self._returns.setdefault(id, call)
             if call.likely:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from itertools import groupby
 
-from ..events import Backward
+from ..events import Backward, Call
 from ..flow import Cut, cuts
 from ..findings import Place, Role
 from ..location import Location
@@ -59,17 +59,19 @@ def cut_places(found: Iterable[Cut]) -> list[Place]:
     """The statements of cuts, and those that brought the value back."""
     places: dict[Location, Place] = {}
     for cut in found:
-        back = None if cut.returns is None else cut.returns.location
-        if cut.call.location is not None:
-            places.setdefault(cut.call.location, Place(cut.call.location, Role.CAUSE, what_cut(cut)))
-        if back is not None:
-            places.setdefault(back, Place(back, Role.CAUSE, "the value comes back here, without its history"))
+        labels = (
+            (cut.call, what_cut(cut.call)),
+            (cut.exit, "it leaves torch here"),
+            (cut.returns, "it comes back here as a constant, without its history"),
+        )
+        for call, label in labels:
+            if call is not None and call.location is not None:
+                places.setdefault(call.location, Place(call.location, Role.CAUSE, label))
     return list(places.values())
 
 
-def what_cut(cut: Cut) -> str:
-    """What a cut did, in words."""
-    call = cut.call
+def what_cut(call: Call) -> str:
+    """How a call cuts the gradient, in words."""
     if call.leaves:
         return f"`{call.op}` takes the value out of torch here: no gradient comes back through it"
     if call.grad_mode != "enabled":

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..findings import Confidence, Finding, Fix, Place, Role, Severity
+from ..events import Call
+from ..findings import Confidence, Finding, Fix, Severity
 from ..flow import Cut, cuts
 from ..rule import Rule
 from ..trace import Trace
-from ._parameters import listed, losses, ungraded
+from ._parameters import cut_places, listed, losses, ungraded
 
 
 class NumpyHop(Rule):
@@ -52,38 +53,28 @@ class NumpyHop(Rule):
         lost = {id for optimizer in trace.optimizers for id in ungraded(trace, optimizer)}
         seen = set()
         for cut in cuts(trace, owned, losses(trace)):
-            if cut.returns is None or cut.call.location is None or cut.returns.location is None:
+            if cut.exit is None or cut.returns is None or not cut.reaches:
                 continue
-            hop = (cut.call.location, cut.returns.location)
-            if hop in seen or not any(_is_number_or_array(trace, cut)):
-                continue
-            seen.add(hop)
-            yield self._finding(trace, cut, sorted(cut.from_tensors), sorted(cut.from_tensors & lost))
+            hop = (cut.call.location, cut.exit.location, cut.returns.location)
+            if hop not in seen:
+                seen.add(hop)
+                yield self._finding(trace, cut, cut.exit, cut.returns, lost)
 
-    def _finding(self, trace: Trace, cut: Cut, behind: list[int], lost: list[int]) -> Finding:
-        left, back = cut.call, cut.returns
-        assert back is not None and left.location is not None and back.location is not None
-        told = lost or behind
+    def _finding(self, trace: Trace, cut: Cut, left: Call, back: Call, lost: set[int]) -> Finding:
+        never = sorted(cut.from_tensors & lost)
+        told = never or sorted(cut.from_tensors)
         consequence = (
             f"no loss reaches {listed(trace, told)} in any other way, so they never learn"
-            if lost
+            if never
             else f"this loss does not train {listed(trace, told)}; another one does"
         )
         return self.finding(
             f"`{left.op}` takes a tensor out of torch and `{back.op}` brings it back without its history: {consequence}",
-            places=[
-                Place(left.location, Role.CAUSE, "leaves torch here"),
-                Place(back.location, Role.CAUSE, "comes back here as a constant"),
-            ],
-            severity=Severity.ERROR if lost else Severity.NOTE,
+            places=cut_places([cut]),
+            severity=Severity.ERROR if never else Severity.NOTE,
             confidence=Confidence.CERTAIN if cut.certain else Confidence.LIKELY,
             fixes=[Fix("compute this step with torch operations on the tensor itself", changes_gradients=True)],
             parameters=tuple(trace.graph.tensor(id).name for id in told),
             left=left.op,
             back=back.op,
         )
-
-
-def _is_number_or_array(trace: Trace, cut: Cut) -> Iterator[bool]:
-    yield cut.call.leaves
-    yield cut.call.op in ("detach", "data") and cut.returns is not None and cut.returns.enters
