@@ -91,14 +91,20 @@ class Trace:
         return frozenset(event.optimizer for event in self.steps)
 
     def reached(self, backward: Backward) -> frozenset[int]:
-        """The TensorRef ids of the leaves whose ``grad`` this backward fills (none for ``autograd.grad``)."""
-        if not backward.accumulates:
-            return frozenset()
+        """The TensorRef ids of the leaves that this backward, or grad, reaches."""
         reached = self.graph.reachable(root.node for root in backward.roots if root.node is not None)
         if backward.inputs is not None:
             reached &= frozenset(backward.inputs)
         leaf = self.graph.leaf_tensors
         return frozenset(leaf[id] for id in reached if id in leaf)
+
+    @cached_property
+    def ever_reached(self) -> frozenset[int]:
+        """The TensorRef ids of the leaves that some backward reached, whether a gradient arrived there or not."""
+        roots = {root.node for event in self.backwards if event.inputs is None for root in event.roots}
+        behind = self.graph.reached_tensors(node for node in roots if node is not None)
+        limited = (self.reached(event) for event in self.backwards if event.inputs is not None)
+        return behind.union(*limited)
 
     def source_line(self, location: Location) -> str | None:
         """The text of the first line at a location, None where the source is unknown."""

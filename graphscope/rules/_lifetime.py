@@ -54,9 +54,7 @@ def made_at(trace: Trace, nodes: Iterable[int], besides: Iterable[Location]) -> 
     return list(places.values())
 
 
-def joined_at(
-    trace: Trace, event: Backward, culprits: Iterable[Culprit], besides: Iterable[Location]
-) -> list[Place]:
+def joined_at(trace: Trace, event: Backward, culprits: Iterable[Culprit], besides: Iterable[Location]) -> list[Place]:
     """The statements that built on what the culprits had gone through: where a new graph was joined to the old one."""
     old = _behind(trace, *(culprit.event for culprit in culprits if isinstance(culprit.event, Backward)))
     known = set(besides)

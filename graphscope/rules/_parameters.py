@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable
 from itertools import groupby
 
 from ..events import Backward, Call
-from ..flow import Cut, cuts
 from ..findings import Place, Role
+from ..flow import Cut, cuts
 from ..location import Location
 from ..trace import OptimizerRef, Trace
 
@@ -15,11 +15,14 @@ _MOST_NAMES = 6
 
 
 def ungraded(trace: Trace, optimizer: OptimizerRef) -> tuple[int, ...]:
-    """The optimizer's trainable parameters that had no ``grad`` at any of its steps; () if it never stepped."""
+    """The optimizer's trainable parameters that no backward reached, and that had no ``grad`` at any of its steps.
+
+    () if it never stepped.
+    """
     steps = [step for step in trace.steps if step.optimizer == optimizer.id]
-    graded = {id for step in steps for id in step.graded}
+    known = trace.ever_reached.union(*(step.graded for step in steps))
     return tuple(
-        id for id in optimizer.parameters if steps and id not in graded and trace.graph.tensor(id).requires_grad
+        id for id in optimizer.parameters if steps and id not in known and trace.graph.tensor(id).requires_grad
     )
 
 

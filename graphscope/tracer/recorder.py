@@ -69,9 +69,10 @@ class Recorder:
         self._time = 0
         self._step = 0
         self._busy = 0  # inside library code whose calls are not the user's: an optimizer's step, a backward
-        self._made: dict[int, tuple[Location, int]] = {}
+        self._made: dict[int, tuple[Location, int, int]] = {}
         self._places: dict[int, Location] = {}
         self._modules: dict[int, str] = {}
+        self._times: dict[int, int] = {}
         self._optimizers: dict[int, _Watched] = {}
         self._families = 0
         self._looks = 0
@@ -289,13 +290,13 @@ class Recorder:
                 break
             frame = frame.f_back
         for sequence in range(first, last):
-            self._made.setdefault(sequence, (location, module))
+            self._made.setdefault(sequence, (location, module, self._time))
 
     def _found(self, node: int, sequence: int) -> None:
         """The walk met a node for the first time."""
         made = self._made.get(sequence)
         if made is not None:
-            self._places[node] = made[0]
+            self._places[node], self._times[node] = made[0], made[2]
             path = self.names.path(made[1])
             if path is not None:
                 self._modules[node] = path
@@ -541,7 +542,7 @@ class Recorder:
         with _torch.without_modes():
             modules = self.names.modules()
             roots = tuple({r: None for e in self.events if isinstance(e, Backward) for r in e.roots})
-            graph = self.walk.graph(roots, self._places, self._modules)
+            graph = self.walk.graph(roots, self._places, self._modules, self._times)
         events = tuple(_that_matter(self.events, self.walk))
         named = [event.location for event in events]
         named += [call.location for call in self.calls if call.location is not None]
@@ -599,9 +600,9 @@ def _with_error(event: Backward, error: BaseException) -> Backward:
 
 
 def _that_matter(events: list[Event], walk: Walk) -> Iterator[Event]:
-    """The events without the writes to memory that no node saved."""
-    rows = [row for saved in walk.saved.values() for row in saved]
-    storages = {row[4] for row in rows}
+    """The events without the writes to memory that no node saved and no leaf lives in."""
+    storages = {row[4] for saved in walk.saved.values() for row in saved}
+    storages |= {walk.tensors.rows[number].storage for number in walk.leaf_tensors.values()}
     for event in events:
         if not isinstance(event, InPlaceWrite) or event.write.storage in storages:
             yield event

@@ -127,6 +127,7 @@ class Walk:
         roots: tuple[Root, ...] = (),
         locations: Mapping[int, Location] | None = None,
         modules: Mapping[int, str] | None = None,
+        times: Mapping[int, int] | None = None,
     ) -> Graph:
         """What was walked so far, as plain data."""
         return Graph(
@@ -139,6 +140,7 @@ class Walk:
             locations=dict(locations or {}),
             modules=dict(modules or {}),
             custom=dict(self.custom),
+            times=dict(times or {}),
             roots=roots,
             tensors=self.tensors.refs(),
         )

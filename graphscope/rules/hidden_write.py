@@ -1,0 +1,93 @@
+"""GS105: a write that torch's version counter does not see changed a saved tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..events import Backward, InPlaceWrite
+from ..findings import Finding, Fix, Place, Role, Severity
+from ..rule import Rule
+from ..trace import Trace
+from ._lifetime import call_text
+
+
+class HiddenWrite(Rule):
+    """A saved tensor was overwritten in a way that autograd does not notice, and a backward then used it.
+
+    Writes through ``.data``, through a numpy array on the same memory, or ``set_()`` do not move the
+    version counter of the tensor that was saved. Nothing raises: the backward formula works with the new values,
+    and the gradient is that of no function. Told from the storage and the order of save, write and backward.
+
+    Bad::
+
+        import torch, graphscope
+
+        net = torch.nn.Linear(4, 4)
+        with graphscope.watch() as report:
+            p = torch.sigmoid(net(torch.ones(2, 4)))
+            p.data.clamp_(0.4, 0.6)  # GS105
+            p.sum().backward()
+
+    Good::
+
+        import torch, graphscope
+
+        net = torch.nn.Linear(4, 4)
+        with graphscope.watch() as report:
+            net.weight.data.normal_()
+            p = torch.sigmoid(net(torch.ones(2, 4))).clamp(0.4, 0.6)
+            p.sum().backward()
+    """
+
+    code = "GS105"
+    severity = Severity.ERROR
+
+    def check(self, trace: Trace) -> Iterator[Finding]:
+        """An error for each statement that secretly changed what a later backward used."""
+        savers: dict[int, list[int]] = {}
+        for node, saved in trace.graph.saved.items():
+            for each in saved:
+                if not each.freed and not each.hooked:
+                    savers.setdefault(each.storage, []).append(node)
+        seen = set()
+        for event in trace.events:
+            if isinstance(event, InPlaceWrite) and event.write.hidden and event.location not in seen:
+                finding = self._finding(trace, event, savers.get(event.write.storage, []))
+                if finding is not None:
+                    seen.add(event.location)
+                    yield finding
+
+    def _finding(self, trace: Trace, event: InPlaceWrite, savers: list[int]) -> Finding | None:
+        before = [node for node in savers if trace.graph.times.get(node, event.time) < event.time]
+        used = _first_use(trace, event, before)
+        if used is None:
+            return None
+        backward, node = used[0], trace.graph.node(used[1])
+        saved = next(each for each in node.saved if each.storage == event.write.storage)
+        places = [Place(event.location, Role.CAUSE, f"`{event.op}` writes to its memory here, unseen by autograd")]
+        if node.location is not None:
+            places.append(Place(node.location, Role.RELATED, f"`{node.label}` saved it here"))
+        places.append(Place(backward.location, Role.FAILURE, f"{call_text(backward)} uses the overwritten value here"))
+        return self.finding(
+            f"`{saved.name}` of shape {saved.shape}, saved by {node.op}, was overwritten by `{event.op}` without moving "
+            f"its version counter; {call_text(backward)} computes wrong gradients from it, and nothing raises",
+            places=places,
+            fixes=[
+                Fix("use the out-of-place operation on the tensor itself, not on its .data", location=event.location)
+            ],
+            nodes=(node.id,),
+            op=event.op,
+            node=node.op,
+            saved=saved.name,
+        )
+
+
+def _first_use(trace: Trace, event: InPlaceWrite, savers: list[int]) -> tuple[Backward, int] | None:
+    """The first backward after a write that runs one of the nodes which had saved the memory before."""
+    for backward in trace.backwards if savers else ():
+        if backward.time > event.time and backward.error is None:
+            reached = trace.graph.reachable(root.node for root in backward.roots if root.node is not None)
+            for node in savers:
+                if node in reached:
+                    return backward, node
+    return None
