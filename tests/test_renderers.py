@@ -4,6 +4,7 @@ import ast
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,8 +14,10 @@ from reports import HOSTILE, hostile, layers, planned, two_losses
 from graphscope.discovery import names
 from graphscope.errors import GraphscopeError
 from graphscope.renderers import _engine, text
+from graphscope.renderers._clusters import clusters
 from graphscope.renderers._fold import LIMIT
 from graphscope.renderers._picture import picture
+from graphscope.renderers._shapes import Shape
 from graphscope.report import Report, render
 from graphscope.trace import Trace
 
@@ -108,6 +111,20 @@ def test_picture_marks_what_is_freed_shared_cut_and_blamed() -> None:
     assert [line.label for line in blamed if line.label] == ["reaches freed buffers"]
     assert "loss_1" in {line.source for line in blamed}
     assert {line.source for line in drawn.lines if line.kind == "severed"} == {"loss_1"}
+
+
+def test_module_reused_in_unrelated_places_gets_no_box() -> None:
+    shapes = [Shape(name, "operator", name, module=("net", "relu") if name in "ac" else ("net",)) for name in "abc"]
+    (net,) = clusters(shapes, [("a", "b"), ("b", "c")]).inside
+    assert net.path == ("net",)
+    assert not net.inside
+
+
+def test_one_cut_that_two_findings_name_is_drawn_once() -> None:
+    report = two_losses()
+    again = replace(report.findings[1], code="GS203")
+    drawn = picture(Report(report.trace, (*report.findings, again)))
+    assert [shape.codes for shape in drawn.shapes if shape.kind == "cut"] == [("GS201", "GS203")]
 
 
 def test_transpose_before_a_leaf_is_part_of_the_leaf() -> None:

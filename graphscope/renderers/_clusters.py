@@ -50,10 +50,14 @@ class Cluster:
         return any(shape.losses & (shape.losses - 1) for shape in self.all_shapes)
 
 
-def clusters(shapes: Iterable[Shape]) -> Cluster:
-    """The boxes nested by module; a module with one operator, or with all that its only child has, needs no box."""
+def clusters(shapes: Iterable[Shape], lines: Iterable[tuple[str, str]]) -> Cluster:
+    """The boxes nested by module.
+
+    A module with one operator, or with all that its only child has, needs no box; and one that is called in
+    several unrelated places (a reused ReLU) gets none, since a box around them would cover what lies between.
+    """
     shapes = list(shapes)
-    kept = _kept(shapes)
+    kept = _kept(shapes, list(lines))
     top = Cluster("cluster")
     known: dict[tuple[str, ...], Cluster] = {(): top}
     for shape in shapes:
@@ -69,13 +73,29 @@ def clusters(shapes: Iterable[Shape]) -> Cluster:
     return top
 
 
-def _kept(shapes: list[Shape]) -> set[tuple[str, ...]]:
+def _kept(shapes: list[Shape], lines: list[tuple[str, str]]) -> set[tuple[str, ...]]:
     operators: Counter[tuple[str, ...]] = Counter()
     everything: Counter[tuple[str, ...]] = Counter()
     for shape in shapes:
         for depth in range(1, len(shape.module) + 1):
             everything[shape.module[:depth]] += 1
             operators[shape.module[:depth]] += shape.kind in _OPERATORS
-    kept = {path for path, number in operators.items() if number > 1}
+    kept = {path for path, number in operators.items() if number > 1 and _connected(path, shapes, lines)}
     repeated = {path[:-1] for path in kept if everything[path[:-1]] == everything[path]}
     return kept - repeated
+
+
+def _connected(path: tuple[str, ...], shapes: list[Shape], lines: list[tuple[str, str]]) -> bool:
+    inside = {shape.id for shape in shapes if shape.module[: len(path)] == path}
+    near: dict[str, list[str]] = {id: [] for id in inside}
+    for source, target in lines:
+        if source in inside and target in inside:
+            near[source].append(target)
+            near[target].append(source)
+    stack = [next(iter(inside))]
+    seen = set(stack)
+    while stack:
+        new = set(near[stack.pop()]) - seen
+        seen |= new
+        stack += new
+    return seen == inside

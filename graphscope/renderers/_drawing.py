@@ -31,6 +31,7 @@ FILLS = {
 BANDS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
 OTHER_BAND = "#9aa5b1"  # the seventh optimizer and those after it: their names tell them apart
 _SPACED = '<FONT POINT-SIZE="10.5"> </FONT>{}<FONT POINT-SIZE="10.5"> </FONT>'  # lines of small text, a little apart
+_BREAK = '<BR ALIGN="LEFT"/>'
 _NAME, _LINE = 48, 72  # characters; the tooltip has all of them
 _TIPS = 20  # lines of a tooltip
 
@@ -154,7 +155,8 @@ def cluster(path: tuple[str, ...], kind: str | None, shared_by: str | None) -> d
 def heading(picture: Picture) -> str:
     """The label above the picture: what it is of, and what was left out of it."""
     title = f'<FONT POINT-SIZE="13"><B>{_text(picture.title, 100)}</B></FONT>'
-    return f"<{'<BR/>'.join([title, *(small(note, QUIET) for note in picture.notes)])}>"
+    lines = [title, *(_SPACED.format(small(note, QUIET)) for note in picture.notes)]
+    return f"<{''.join(line + _BREAK for line in lines)}>"
 
 
 def legend(picture: Picture, shared: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 import unicodedata
 from collections.abc import Iterator
@@ -63,7 +64,7 @@ def _file(
 
 def _label(place: Place, line: str, mark: str, style: str, gutter: int, paint: Paint) -> Iterator[str]:
     """The underline beneath a source line, and the label beside it, or below where it would not fit."""
-    shown = _source(line)
+    shown = re.sub(r"  #.*$", "", _source(line))  # a comment is not underlined
     indent = len(shown) - len(shown.lstrip())
     under = mark * max(_columns(shown.strip()), 1)
     label = clean(place.label)

@@ -13,20 +13,30 @@ LIMIT = 300  # boxes; beyond it, Graphviz takes its time and readers lose their 
 _OPEN = 60  # operators that a finding names and that stay on their own inside a collapsed module
 
 
-Box = int | str | tuple[str, ...]  # the node it begins with, "rest", or "module" and the module's path
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The box of a module drawn closed, or of that part of it whose nodes are in the same state."""
+
+    path: tuple[str, ...]
+    part: Hashable
+
+
+Box = int | str | Closed  # the node it begins with, "rest", or a module
 
 
 @dataclass(frozen=True, slots=True)
 class View:
     """The part of a graph that is drawn, and what must stay apart in it.
 
-    ``order`` holds node ids, consumers first; ``marks`` gives nodes that may share a box the same mark;
+    ``order`` holds node ids, consumers first; ``marks`` gives nodes that may share a box the same mark,
+    ``parts`` those that may share a module's box the same part;
     ``pinned`` are the nodes that a loss or an edge of its own is attached to; ``touched`` those of findings.
     """
 
     graph: Graph
     order: Sequence[int]
     marks: Mapping[int, Hashable]
+    parts: Mapping[int, Hashable]
     pinned: Set[int]
     touched: Set[int]
 
@@ -95,7 +105,21 @@ def fold(view: View, limit: int = LIMIT) -> Folding:
         if folding.boxes <= limit:
             break
         step(folding, limit)
+    folding.notes = _notes(folding)
     return folding
+
+
+def _notes(folding: Folding) -> list[str]:
+    """What was folded, in words."""
+    operators = Counter(folding.box[id] for id in folding.operators)
+    chains = [number for box, number in operators.items() if isinstance(box, int) and number > 1]
+    closed = [number for box, number in operators.items() if isinstance(box, Closed)]
+    far = operators["rest"]
+    return [
+        *([f"{count(sum(chains), 'operator')} drawn as {count(len(chains), 'row')} of operators"] if chains else []),
+        *([f"{count(sum(closed), 'operator')} drawn inside {count(len(closed), 'closed module')}"] if closed else []),
+        *([f"{count(far, 'operator')} further away drawn as one box"] if far else []),
+    ]
 
 
 def _join_transposes(folding: Folding) -> None:
@@ -134,9 +158,6 @@ def _chains(folding: Folding, limit: int) -> None:
             (target,) = following[id]
             if readers[target] == 1 and target not in view.pinned and view.marks[id] == view.marks[target]:
                 folding.box[target] = folding.box[id]
-    chains = [length for length in Counter(folding.box[id] for id in operators).values() if length > 1]
-    if chains:
-        folding.notes.append(f"{count(sum(chains), 'operator')} drawn as {count(len(chains), 'chain')}")
     _group_leaves(folding)
 
 
@@ -147,21 +168,19 @@ def _modules(folding: Folding, limit: int) -> None:
     kept = view.touched if len(view.touched) <= _OPEN else frozenset[int]()
     for depth in range(max(map(len, paths.values()), default=0), 0, -1):
         folding.box = {
-            id: ("module", *paths[id][:depth]) if id not in kept and len(paths.get(id, ())) >= depth else box
+            id: Closed(paths[id][:depth], view.parts[id]) if id not in kept and len(paths.get(id, ())) >= depth else box
             for id, box in open_boxes.items()
         }
         _enter_modules(folding)
         _group_leaves(folding)
         if folding.boxes <= limit:
             break
-    if modules := {box for box in folding.box.values() if isinstance(box, tuple)}:
-        folding.notes.append(f"{count(len(modules), 'module')} drawn closed")
 
 
 def _enter_modules(folding: Folding) -> None:
     """A leaf that one closed module alone reads is inside it."""
     for leaf, boxes in folding.readers.items():
-        if len(boxes) == 1 and isinstance(box := next(iter(boxes)), tuple):
+        if len(boxes) == 1 and isinstance(box := next(iter(boxes)), Closed):
             folding.box[leaf] = box
     _follow_leaves(folding)
 
@@ -183,7 +202,6 @@ def _nearest(folding: Folding, limit: int) -> None:
             if box not in near and len(near) < limit - 1:
                 near[box] = None
                 queue.append(box)
-    far = [id for id in view.order if folding.box[id] not in near]
-    for id in far:
-        folding.box[id] = "rest"
-    folding.notes.append(f"{count(len(far), 'node')} further away drawn as one box")
+    for id in view.order:
+        if folding.box[id] not in near:
+            folding.box[id] = "rest"

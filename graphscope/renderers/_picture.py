@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from ..findings import Finding, Severity
 from ..report import Report
+from ._cuts import Severed, concerned, cut_shape, severed
 from ._fold import LIMIT, Box, Folding, fold
 from ._scene import FREED, Scene
-from ._shapes import Shape, cut_node, cut_shape, loss_shapes, shape
+from ._shapes import Shape, loss_shapes, shape
 from ._words import count
 
 
@@ -50,11 +51,11 @@ def picture(report: Report, limit: int = LIMIT) -> Picture:
     for position, loss in enumerate(scene.losses):
         if loss.root.node is not None:
             lines.append(Line(f"loss_{position}", shapes[folding.box[loss.root.node]].id, "loss"))
-    for position, finding in enumerate(report.findings):
+    for finding in report.findings:
         _blame(finding, scene, shapes, lines)
-        if cut := cut_shape(position, finding, scene):
-            drawn.append(cut)
-            lines += _cut_lines(cut, finding, scene, folding, shapes)
+    for position, cut in enumerate(severed(scene)):
+        drawn.append(cut_shape(position, cut, scene))
+        lines += _cut_lines(drawn[-1].id, cut, scene, folding, shapes)
     names = [optimizer.name for optimizer in report.trace.optimizers]
     classes = {module.name: module.kind for module in report.trace.modules}
     title = f"{report.trace.script or 'graph'}: {_numbers(report)}"
@@ -126,13 +127,11 @@ def _blame(finding: Finding, scene: Scene, shapes: dict[Box, Shape], lines: list
             step = came[step.source]
 
 
-def _cut_lines(cut: Shape, finding: Finding, scene: Scene, folding: Folding, shapes: dict[Box, Shape]) -> list[Line]:
+def _cut_lines(id: str, cut: Severed, scene: Scene, folding: Folding, shapes: dict[Box, Shape]) -> list[Line]:
     """From the losses a cut concerns to the cut, and on to where the gradient would have gone."""
-    concerned = scene.concerned(finding)
-    found = [Line(f"loss_{position}", cut.id, "severed") for position in concerned]
-    upstream = cut_node(finding)
-    if upstream is not None and upstream in folding.box:
-        beyond = shapes[folding.box[upstream]]
-        name = ".".join(beyond.module[:1]) or beyond.title
-        found.append(Line(cut.id, beyond.id, "lost", f"would have gone on to {name}"))
+    found = [Line(f"loss_{position}", id, "severed") for position in concerned(cut, scene)]
+    if cut.node is not None and cut.node in folding.box:
+        beyond = shapes[folding.box[cut.node]]
+        name = ".".join(beyond.module[:1]) or beyond.title or beyond.rows[0][0]
+        found.append(Line(id, beyond.id, "lost", f"would have gone on to {name}"))
     return found

@@ -9,6 +9,7 @@ from ..findings import Finding, Role
 from ..report import Report
 from ._fold import View
 from ._losses import losses
+from ._words import listed
 
 FREED = "GS101"  # the finding whose nodes hold freed buffers
 
@@ -51,15 +52,6 @@ class Scene:
         found = [n for n, location in located if (location.file, location.line) in places]
         return [n for n in found if self.losses[n].failing] or found
 
-    def concerned(self, finding: Finding) -> list[int]:
-        """The losses a cut matters to: those that fail, or reach what was computed at the other places named."""
-        if failing := self.failing(finding):
-            return failing
-        places = {place.location for place in finding.places if place.role is not Role.CAUSE}
-        masks = {self.masks.get(id, 0) for id, location in self.graph.locations.items() if location in places}
-        reached = [n for n in range(len(self.losses)) if any(mask >> n & 1 for mask in masks)]
-        return reached or list(range(len(self.losses)))[:1]
-
     @cached_property
     def order(self) -> list[int]:
         """The drawn nodes, each before those its gradient goes on to."""
@@ -83,7 +75,9 @@ class Scene:
     def view(self) -> View:
         """The part that is drawn, as folding wants it."""
         pinned = {loss.root.node for loss in self.losses if loss.root.node is not None}
-        return View(self.graph, self.order, {id: self._mark(id) for id in self.order}, pinned, self._codes.keys())
+        marks = {id: self._mark(id) for id in self.order}
+        parts = {id: (id in self.freed, mask) for id, mask in self.masks.items()}
+        return View(self.graph, self.order, marks, parts, pinned, self._codes.keys())
 
     def _mark(self, id: int) -> Hashable:
         if id in self.graph.leaf_tensors:
@@ -106,7 +100,8 @@ class Scene:
             if finding.code == FREED:
                 by = finding.facts.get("freed_by")
                 cause = next((place.location for place in finding.places if place.role is Role.CAUSE), None)
-                words = f"freed by {by}" if isinstance(by, str) else f"freed at {cause}" if cause else "freed"
+                names = [by] if isinstance(by, str) else list(map(str, by)) if isinstance(by, tuple) else []
+                words = f"freed by {listed(names)}" if names else f"freed at {cause}" if cause else "freed"
                 freed.update(dict.fromkeys((id for id in finding.nodes if id in self.masks), words))
         return freed
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from ..findings import Finding
 from ..graph import Node
 from ..location import Location
-from ._fold import Box
+from ._fold import Box, Closed
 from ._scene import Scene
-from ._words import count, meta, shorten, size
+from ._words import count, meta, size
 
 _ROWS = 6  # leaves named in one box
 
@@ -41,8 +40,8 @@ def shape(box: Box, nodes: list[int], scene: Scene) -> Shape:
     if isinstance(box, str):
         return Shape("rest", "rest", count(len(nodes), "more node"), codes=scene.codes_of(nodes))
     operators = [id for id in nodes if id not in graph.leaf_tensors]
-    if isinstance(box, tuple):
-        return _module(box, nodes, operators, scene)
+    if isinstance(box, Closed):
+        return _module(box.path, nodes, operators, scene)
     if box in graph.leaf_tensors:
         return _leaves(box, [id for id in nodes if id in graph.leaf_tensors], scene)
     return _operator(box, scene) if len(operators) == 1 else _chain(box, operators, scene)
@@ -89,8 +88,7 @@ def _chain(first: int, nodes: list[int], scene: Scene) -> Shape:
     )
 
 
-def _module(box: tuple[str, ...], nodes: list[int], operators: list[int], scene: Scene) -> Shape:
-    path = box[1:]
+def _module(path: tuple[str, ...], nodes: list[int], operators: list[int], scene: Scene) -> Shape:
     leaves = [id for id in nodes if id in scene.graph.leaf_tensors]
     words = [count(len(operators), "operator")] + ([count(len(leaves), "leaf tensor")] if leaves else [])
     kinds = _kinds_of(operators, scene)
@@ -139,39 +137,21 @@ def _leaves(first: int, nodes: list[int], scene: Scene) -> Shape:
 def loss_shapes(scene: Scene) -> list[Shape]:
     """The boxes of the losses."""
     found = []
+    names = Counter(loss.root.name for loss in scene.losses)
     for position, loss in enumerate(scene.losses):
         tensor = scene.graph.tensor(loss.root.tensor)
         words = [f"{tensor.shape} {tensor.dtype}"]
         words += [str(loss.location)] if loss.location else []
+        words += [f"step {loss.call.step}"] if loss.call and names[loss.root.name] > 1 else []
         words += ["no graph"] if loss.root.node is None else []
         words += [loss.state] if loss.state else []
-        tooltip = [f"{loss.root.name}: {words[0]}", *_source(loss.location, scene)]
+        tooltip = [f"{loss.root.name}: {words[0]}", *source(loss.location, scene)]
         found.append(
             Shape(
                 f"loss_{position}", "loss", loss.root.name, [" | ".join(words)], tooltip=tooltip, failing=loss.failing
             )
         )
     return found
-
-
-def cut_shape(position: int, finding: Finding, scene: Scene) -> Shape | None:
-    """The place where a finding says that the gradient stops, if it names one."""
-    cut = finding.facts.get("cut")
-    if not isinstance(cut, dict):
-        return None
-    location, op = cut.get("location"), str(cut.get("op") or "cut")
-    where = location if isinstance(location, Location) else None
-    source = scene.trace.source_line(where) if where else None
-    lines = [shorten(source.strip(), 60)] if source and source.strip() else []
-    lines.append(f"{where} | no history beyond here" if where else "no history beyond here")
-    return Shape(f"cut_{position}", "cut", op, lines, tooltip=[finding.message], codes=(finding.code,))
-
-
-def cut_node(finding: Finding) -> int | None:
-    """The graph node that the gradient would have reached, had it not been cut."""
-    cut = finding.facts.get("cut")
-    node = cut.get("node") if isinstance(cut, dict) else None
-    return node if isinstance(node, int) else None
 
 
 def _kept(nodes: list[int], scene: Scene) -> list[str]:
@@ -199,10 +179,11 @@ def _tooltip(node: Node, scene: Scene) -> list[str]:
         version = "" if saved.version is None else f", version {saved.version}"
         what = "packed by hooks" if saved.hooked else f"{saved.shape} {saved.dtype}, {size(saved.bytes)}{version}"
         lines.append(f"saves {saved.name}: {what}{', freed' if saved.freed else ''}")
-    return lines + _source(node.location, scene)
+    return lines + source(node.location, scene)
 
 
-def _source(location: Location | None, scene: Scene) -> list[str]:
+def source(location: Location | None, scene: Scene) -> list[str]:
+    """A location with its source line, for a tooltip."""
     if location is None:
         return []
     line = scene.trace.source_line(location)

@@ -17,7 +17,7 @@ def render(report: Report, *, dpi: int | None = None) -> str:
     ``dpi`` is the resolution for a bitmap.
     """
     drawn = picture(report)
-    tree = clusters(drawn.shapes)
+    tree = clusters(drawn.shapes, [(line.source, line.target) for line in drawn.lines])
     source = graphviz.Digraph("graphscope", graph_attr=_graph(drawn, tree), node_attr=_NODE, edge_attr=_EDGE)
     if dpi:
         source.graph_attr.update(dpi=str(dpi), size="60,100")  # inches: larger drawings shrink, bitmaps take memory
