@@ -15,7 +15,7 @@ torch.manual_seed(0)
 encoder = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 3))
 decoder = nn.Sequential(nn.Linear(3, 16), nn.Tanh(), nn.Linear(16, 3))
 encoder_optimizer = torch.optim.SGD(encoder.parameters(), lr=0.1)
-decoder_optimizer = torch.optim.SGD(decoder.parameters(), lr=0.1)  # GS203
+decoder_optimizer = torch.optim.SGD(decoder.parameters(), lr=0.1)
 inputs = torch.randn(32, 6)
 
 for _ in range(3):
@@ -25,5 +25,5 @@ for _ in range(3):
     decoder_optimizer.zero_grad()
     t.backward(z)
     encoder_optimizer.step()
-    decoder_optimizer.step()
+    decoder_optimizer.step()  # GS203
     print([parameter.grad is not None for parameter in (encoder[0].weight, decoder[0].weight)])

@@ -3,9 +3,10 @@
 The features of ``encoder`` are smoothed with numpy and come back as a new tensor, which has no history. The
 only loss is that of ``head``, so no gradient crosses the hop: every ``grad`` in ``encoder`` stays None, and
 its optimizer steps without moving anything. torch raises nothing. graphscope points at the line where the
-features leave torch and at the one where they come back.
+features leave torch and at the one where they come back, and reports the optimizer whose step changes
+nothing.
 
-Expected: GS201
+Expected: GS201, GS203
 """
 
 import numpy as np
@@ -29,6 +30,6 @@ for epoch in range(3):
     encoder_optimizer.zero_grad()
     head_optimizer.zero_grad()
     loss.backward()
-    encoder_optimizer.step()
+    encoder_optimizer.step()  # GS203
     head_optimizer.step()
     print(f"epoch {epoch}: {loss.item():.3f}, encoder moved: {encoder[0].weight.grad is not None}")

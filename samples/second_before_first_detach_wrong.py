@@ -17,16 +17,16 @@ translator = nn.Sequential(nn.Linear(6, 24), nn.GELU(), nn.Linear(24, 6))
 adapter = nn.Linear(6, 12)
 critic = nn.Sequential(nn.Linear(12, 24), nn.GELU(), nn.Linear(24, 2))
 parameters = [*translator.parameters(), *adapter.parameters(), *critic.parameters()]
-optimizer = torch.optim.Adam(parameters, lr=1e-2)  # GS204
+optimizer = torch.optim.Adam(parameters, lr=1e-2)
 source, reference, quality = torch.randn(32, 6), torch.randn(32, 6), torch.randint(2, (32,))
 
 for _ in range(3):
     translation = translator(source)
-    critic_loss = cross_entropy(critic(adapter(translation).detach()), quality)
+    critic_loss = cross_entropy(critic(adapter(translation).detach()), quality)  # GS204
     translation_loss = mse_loss(translation, reference)
 
     optimizer.zero_grad()
     critic_loss.backward()
     translation_loss.backward()
-    optimizer.step()
+    optimizer.step()  # GS204
     print(f"{critic_loss.item():.3f} {translation_loss.item():.3f}")
