@@ -179,13 +179,11 @@ def inspect(
 
 
 def _draw(report: Report, path: Path) -> bool:
-    """Write the picture; where no engine draws it, say so in one line and leave the DOT source in its place."""
+    """Write the picture; where that fails, say so in one line, as the report has been given already."""
     try:
         save(report, path)
     except GraphscopeError as error:
-        source = path.with_suffix(".dot")
-        save(report, source)
-        click.echo(f"Error: {error}; its DOT source is in {source}", err=True)
+        click.echo(f"Error: {error}", err=True)
         return False
     return True
 
