@@ -2,50 +2,71 @@
 
 from __future__ import annotations
 
+import builtins
+import contextlib
 import os
 import sys
+import threading
+import traceback
 import types
-from collections.abc import Iterator
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import TracebackType
 from typing import Any
-
-from torch.overrides import handle_torch_function
 
 from ..errors import GraphscopeError
 from ..location import Location
 from ..trace import Outcome, Trace
+from .hiding import chain, drop_our_frames, hidden_frames
 from .recorder import Recorder
-
-_OURS = str(Path(__file__).resolve().parent.parent) + os.sep
 
 
 def run(target: str, args: list[str], *, module: bool = False) -> Trace:
     """Run it with its own ``sys.argv`` and ``sys.path[0]``; its exceptions are shown as Python shows them.
 
-    Raises GraphscopeError where there is no such script, and SyntaxError is shown, not raised: the
+    Raises GraphscopeError where there is no such script. A SyntaxError is shown, not raised: the
     outcome then has status 1.
     """
     if not module:
         _refuse_what_is_no_script(target)
     recorder = Recorder(os.getcwd())
     saved = sys.argv[:], sys.path[:], sys.modules["__main__"]
+    process, others = os.getpid(), set(threading.enumerate())
     main = types.ModuleType("__main__")
-    main.__dict__["__builtins__"] = __builtins__
+    main.__dict__.update(__builtins__=builtins, __annotations__={})
     outcome = Outcome()
     try:
-        try:
-            code = _load_module(target, main) if module else _load_script(target, main)
-            sys.modules["__main__"] = main
-            sys.argv = [main.__dict__["__file__"] if module else target, *args]
-            with recorder:
-                exec(code, main.__dict__)
-        except BaseException as error:
-            outcome = _outcome(error, recorder)
+        with hidden_frames():
+            try:
+                code = _load_module(target, main) if module else _load_script(target, main)
+                sys.modules["__main__"] = main
+                sys.argv = [main.__dict__["__file__"] if module else target, *args]
+                with recorder:
+                    exec(code, main.__dict__)
+            except BaseException as error:
+                outcome = _outcome(error, recorder)
+            if os.getpid() != process:  # a fork of the program's came to the script's end: the report is its parent's
+                raise SystemExit(outcome.status)
+            _wait_for_threads(others)
         _flush()
-        return recorder.trace(script=target, outcome=outcome, namespace=main.__dict__)
+        return _trace(recorder, target, outcome, main)
     finally:
         sys.argv, sys.path[:], sys.modules["__main__"] = saved
+
+
+def _trace(recorder: Recorder, target: str, outcome: Outcome, main: types.ModuleType) -> Trace:
+    """What was seen; a failure of our own must not hide how the program ended."""
+    try:
+        return recorder.trace(script=target, outcome=outcome, namespace=main.__dict__)
+    except Exception:
+        unseen = f"anything, for an internal error of graphscope: {traceback.format_exc(limit=-1).splitlines()[-1]}"
+        return Trace(script=target, outcome=outcome, unseen=(unseen,), root=recorder.frames.root)
+
+
+def _wait_for_threads(others: set[threading.Thread]) -> None:
+    """Wait for the program's threads, as Python does before it exits."""
+    for thread in set(threading.enumerate()) - others:
+        if not thread.daemon:
+            thread.join()
 
 
 def _refuse_what_is_no_script(target: str) -> None:
@@ -59,11 +80,13 @@ def _refuse_what_is_no_script(target: str) -> None:
 
 
 def _load_script(target: str, main: types.ModuleType) -> Any:
-    path = Path(target)
-    main.__dict__.update(__file__=target, __spec__=None, __package__=None, __cached__=None)
-    sys.path[0] = str(path.resolve().parent)
+    file = os.path.join(os.getcwd(), target)  # as Python names it: absolute, but with its `..` and links as given
+    main.__dict__.update(
+        __file__=file, __loader__=SourceFileLoader("__main__", file), __spec__=None, __package__=None, __cached__=None
+    )
+    sys.path[0] = os.path.dirname(os.path.realpath(file))
     try:
-        return compile(path.read_bytes(), target, "exec")
+        return compile(Path(file).read_bytes(), file, "exec", dont_inherit=True)
     except OSError as error:
         raise GraphscopeError(f"cannot read {target}: {error.strerror or error}") from None
     except ValueError as error:  # a null byte: no Python source
@@ -90,18 +113,19 @@ def _outcome(error: BaseException, recorder: Recorder) -> Outcome:
         raise error
     if isinstance(error, SystemExit):
         code = error.code
-        if isinstance(code, str):
+        if code is not None and not isinstance(code, int):
+            _flush()
             print(code, file=sys.stderr)
         return Outcome(status=0 if code is None else code if isinstance(code, int) else 1)
-    _drop_our_frames(error, set())
+    drop_our_frames(error)
     location = None
-    for traceback in _chain(error.__traceback__):
-        if recorder.frames.is_user(traceback.tb_frame.f_code):
-            code_object = traceback.tb_frame.f_code
+    for entry in chain(error.__traceback__):
+        if recorder.frames.is_user(entry.tb_frame.f_code):
+            code_object = entry.tb_frame.f_code
             location = Location(
                 recorder.frames.relative(code_object.co_filename),
-                traceback.tb_lineno,
-                traceback.tb_lineno,
+                entry.tb_lineno,
+                entry.tb_lineno,
                 code_object.co_name,
             )
     _flush()
@@ -112,44 +136,10 @@ def _outcome(error: BaseException, recorder: Recorder) -> Outcome:
 
 
 def _reached_user(error: BaseException, recorder: Recorder) -> bool:
-    return any(recorder.frames.is_user(each.tb_frame.f_code) for each in _chain(error.__traceback__))
-
-
-def _drop_our_frames(error: BaseException | None, seen: set[int]) -> None:
-    """Take graphscope's frames out of a traceback, and out of those it was raised from."""
-    if error is None or id(error) in seen:
-        return
-    seen.add(id(error))
-    kept: list[TracebackType] = []
-    for each in _chain(error.__traceback__):
-        if not _is_ours(each):
-            kept.append(each)
-        elif kept and kept[-1].tb_frame.f_code is handle_torch_function.__code__:
-            del kept[-2:]  # the detour of a torch function written in Python to our mode, and back
-    following: TracebackType | None = None
-    for each in reversed(kept):
-        each.tb_next = following
-        following = each
-    error.__traceback__ = following
-    _drop_our_frames(error.__cause__, seen)
-    _drop_our_frames(error.__context__, seen)
-
-
-def _is_ours(traceback: TracebackType) -> bool:
-    file = traceback.tb_frame.f_code.co_filename
-    return file.startswith(_OURS) or os.path.realpath(file).startswith(_OURS)
-
-
-def _chain(traceback: TracebackType | None) -> Iterator[TracebackType]:
-    while traceback is not None:
-        following = traceback.tb_next
-        yield traceback
-        traceback = following
+    return any(recorder.frames.is_user(each.tb_frame.f_code) for each in chain(error.__traceback__))
 
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        try:
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or replaced by the program
             stream.flush()
-        except (OSError, ValueError):
-            pass
