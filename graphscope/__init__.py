@@ -25,7 +25,18 @@ _HOMES = {
     "Graph": "graph",
     "Report": "report",
 }
-__all__ = ["Finding", "Graph", "GraphscopeError", "GraphscopeWarning", "Report", "Severity", "check", "inspect", "trace", "watch"]
+__all__ = [
+    "Finding",
+    "Graph",
+    "GraphscopeError",
+    "GraphscopeWarning",
+    "Report",
+    "Severity",
+    "check",
+    "inspect",
+    "trace",
+    "watch",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -25,3 +25,8 @@ def names(package: str) -> tuple[str, ...]:
 def module(package: str, name: str) -> ModuleType:
     """One module of a package, imported on its own."""
     return importlib.import_module(f"graphscope.{package}.{name}")
+
+
+def higher(name: str) -> ModuleType:
+    """A module of a higher layer, for a method that only forwards to it (``graph.save``)."""
+    return importlib.import_module(f"graphscope.{name}")

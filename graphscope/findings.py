@@ -23,7 +23,7 @@ class Severity(Enum):
 
 
 class Confidence(Enum):
-    """*certain*: follows from the graph and the events; *likely*: rests on a match by value, or on what was not seen."""
+    """*certain*: follows from graph and events; *likely*: rests on a match by value, or on what was not seen."""
 
     CERTAIN = "certain"
     LIKELY = "likely"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .discovery import higher
 from .location import Location
 
 if TYPE_CHECKING:
@@ -285,6 +288,21 @@ class Graph:
         except networkx.NetworkXNoPath:
             return ()
 
+    def save(self, path: str | Path) -> None:
+        """Write the graph to a file: ``.svg``, ``.png``, ``.pdf`` and ``.dot`` draw it, ``.json`` holds nodes and edges.
+
+        Raises GraphscopeError for another suffix, and where the drawing fails.
+        """
+        higher("report").save_graph(self, Path(path))
+
+    def to_json(self) -> str:
+        """The graph as JSON text: networkx's node-link form, with the attributes of ``to_networkx``."""
+        import networkx
+
+        data = networkx.node_link_data(self.to_networkx(), edges="edges")
+        data["graph"] = {"roots": [{"name": root.name, "node": root.node} for root in self.roots]}
+        return json.dumps(data, default=_fields) + "\n"
+
     def to_networkx(self) -> networkx.MultiDiGraph:
         """The graph as a ``networkx.MultiDiGraph``, made once and cached.
 
@@ -315,3 +333,7 @@ class Graph:
             "location": node.location and str(node.location),
             "module": node.module,
         }
+
+
+def _fields(value: object) -> object:
+    return asdict(value)  # type: ignore[call-overload]

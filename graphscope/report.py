@@ -8,6 +8,7 @@ from pathlib import Path
 from .discovery import module, names
 from .errors import GraphscopeError
 from .findings import Finding, Severity
+from .graph import Graph
 from .trace import Trace
 
 
@@ -68,7 +69,18 @@ def save(report: Report, path: str | Path) -> None:
             raise
         save(report, dot := path.with_suffix(".dot"))
         raise GraphscopeError(f"{error}; its DOT source is in {dot}, for another engine") from None
-    data = rendered.encode() if isinstance(rendered, str) else rendered
+    _write(path, rendered.encode() if isinstance(rendered, str) else rendered)
+
+
+def save_graph(graph: Graph, path: Path) -> None:
+    """Write a graph alone: its nodes and edges as JSON, or a picture of it."""
+    if path.suffix.lower() == ".json":
+        _write(path, graph.to_json().encode())
+    else:
+        save(Report(Trace(graph=graph)), path)
+
+
+def _write(path: Path, data: bytes) -> None:
     try:
         path.write_bytes(data)
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
 from ..engine import Culprit, Verdict, simulate
@@ -24,7 +25,18 @@ def failures(trace: Trace, kind: str) -> list[Verdict]:
 def call_text(event: Backward) -> str:
     """The call as the user wrote it, near enough: ``loss.backward()``."""
     names = ", ".join(root.name for root in event.roots)
-    return f"{names}.backward()" if event.accumulates else f"torch.autograd.grad({names}, ...)"
+    if not event.accumulates:
+        return f"torch.autograd.grad({names}, ...)"
+    return f"{names if _is_primary(names) else f'({names})'}.backward()"
+
+
+def _is_primary(source: str) -> bool:
+    """Whether a dot may follow this expression without parentheses around it."""
+    try:
+        parsed = ast.parse(source, mode="eval").body
+    except SyntaxError:
+        return True
+    return isinstance(parsed, ast.Name | ast.Attribute | ast.Call | ast.Subscript)
 
 
 def cause_text(trace: Trace, culprit: Culprit) -> str:

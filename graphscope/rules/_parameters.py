@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from itertools import groupby
 
 from ..events import Backward, Call
@@ -71,6 +71,15 @@ def cut_places(found: Iterable[Cut]) -> list[Place]:
             if call is not None and call.location is not None:
                 places.setdefault(call.location, Place(call.location, Role.CAUSE, label))
     return list(places.values())
+
+
+def cut_fact(trace: Trace, found: Sequence[Cut]) -> dict[str, object] | None:
+    """The first cut, for pictures: its statement, and the node that the gradient would have gone on to."""
+    if not found:
+        return None
+    call = found[0].call
+    nodes = (trace.graph.tensor(id).node for id in call.inputs)
+    return {"location": call.location, "op": call.op, "node": next((node for node in nodes if node is not None), None)}
 
 
 def what_cut(call: Call) -> str:

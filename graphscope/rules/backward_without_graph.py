@@ -10,7 +10,7 @@ from ..flow import Cut, cuts
 from ..graph import Root
 from ..rule import Rule
 from ..trace import Trace
-from ._parameters import cut_places
+from ._parameters import cut_fact, cut_places
 
 
 class BackwardWithoutGraph(Rule):
@@ -61,6 +61,7 @@ class BackwardWithoutGraph(Rule):
             places=[where, *cut_places(found)],
             fixes=[Fix(_advice(found))],
             loss=root.name,
+            cut=cut_fact(trace, found),
             cuts=tuple(cut.call.op for cut in found),
         )
 
@@ -77,10 +78,10 @@ def _reason(found: list[Cut]) -> str:
 
 def _advice(found: list[Cut]) -> str:
     if not found:
-        return "compute it from tensors that require grad; if parameters are frozen, requires_grad_(True) those to be trained"
+        return "compute it from tensors that require grad (requires_grad_(True) on those that are to be trained)"
     cut = found[0].call
     if cut.grad_mode != "enabled":
         return "run the forward of the network that is trained outside of the no_grad or inference_mode block"
     if cut.leaves or cut.op in ("detach", "data", "detach_"):
         return f"keep the tensor itself on the way to the loss, and use `{cut.op}` only for logging"
-    return f"use a differentiable form in place of `{cut.op}` on the way to the loss (the soft values, not a choice made from them)"
+    return f"use a differentiable form in place of `{cut.op}`: the soft values, not a choice made from them"

@@ -63,13 +63,13 @@ class FreedGraph(Rule):
     def _finding(self, trace: Trace, verdict: Verdict) -> Finding:
         event = verdict.event
         culprits = [culprit for culprit in verdict.culprits if culprit.kind == "freed"]
-        shared = {id for culprit in culprits for id in culprit.nodes} or {verdict.node}
+        shared = {id for culprit in culprits for id in culprit.nodes} or {verdict.node or 0}
         freed = {
             culprit.event.location: Place(culprit.event.location, Role.CAUSE, f"{_call(culprit)} frees them here")
             for culprit in culprits
         }
         failure = Place(event.location, Role.FAILURE, f"{call_text(event)} needs the freed buffers here")
-        nodes = sorted(id for id in shared if id is not None)
+        nodes = sorted(shared)
         made = made_at(trace, nodes, besides=freed)
         joined = joined_at(trace, event, culprits, besides=[*freed, *(place.location for place in made)])
         first = trace.graph.node(verdict.node) if verdict.node is not None else None

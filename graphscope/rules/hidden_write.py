@@ -69,7 +69,7 @@ class HiddenWrite(Rule):
             places.append(Place(node.location, Role.RELATED, f"`{node.label}` saved it here"))
         places.append(Place(backward.location, Role.FAILURE, f"{call_text(backward)} uses the overwritten value here"))
         return self.finding(
-            f"`{saved.name}` of shape {saved.shape}, saved by {node.op}, was overwritten by `{event.op}` without moving "
+            f"`{saved.name}` of shape {saved.shape}, saved by {node.op}, was overwritten by `{event.op}`, unseen by "
             f"its version counter; {call_text(backward)} computes wrong gradients from it, and nothing raises",
             places=places,
             fixes=[

@@ -9,11 +9,11 @@ from ..findings import Confidence, Finding, Fix, Severity
 from ..flow import Cut, cuts
 from ..rule import Rule
 from ..trace import Trace
-from ._parameters import cut_places, listed, losses, ungraded
+from ._parameters import cut_fact, cut_places, listed, losses, ungraded
 
 
 class NumpyHop(Rule):
-    """A tensor leaves torch as a numpy array (or list, or number), and what comes back feeds a loss without its history.
+    """A tensor leaves torch as a numpy array (or list, or number) and comes back to a loss without its history.
 
     numpy records no history: the tensor that ``from_numpy`` makes is a constant to autograd. The parameters
     before the hop get no gradient from the loss behind it; if no other loss reaches them, they never learn.
@@ -69,12 +69,14 @@ class NumpyHop(Rule):
             else f"this loss does not train {listed(trace, told)}; another one does"
         )
         return self.finding(
-            f"`{left.op}` takes a tensor out of torch and `{back.op}` brings it back without its history: {consequence}",
+            f"`{left.op}` takes a tensor out of torch and `{back.op}` brings it back without its history: "
+            f"{consequence}",
             places=cut_places([cut]),
             severity=Severity.ERROR if never else Severity.NOTE,
             confidence=Confidence.CERTAIN if cut.certain else Confidence.LIKELY,
             fixes=[Fix("compute this step with torch operations on the tensor itself", changes_gradients=True)],
             parameters=tuple(trace.graph.tensor(id).name for id in told),
+            cut=cut_fact(trace, [cut]),
             left=left.op,
             back=back.op,
         )

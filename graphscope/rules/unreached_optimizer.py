@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ..findings import Finding, Fix, Place, Role, Severity
 from ..rule import Rule
 from ..trace import Trace
-from ._parameters import cut_places, explaining_cuts, listed, ungraded
+from ._parameters import cut_fact, cut_places, explaining_cuts, listed, ungraded
 
 
 class UnreachedOptimizer(Rule):
@@ -61,7 +61,7 @@ class UnreachedOptimizer(Rule):
                 optimizer=optimizer.name,
                 parameters=tuple(trace.graph.tensor(id).name for id in lost),
                 count=len(lost),
-                cut=found[0].call.location if found else None,
+                cut=cut_fact(trace, found),
             )
 
 

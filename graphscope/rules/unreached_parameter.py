@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ..findings import Finding, Fix, Place, Role, Severity
 from ..rule import Rule
 from ..trace import OptimizerRef, Trace
-from ._parameters import cut_places, explaining_cuts, last_backward, listed, ungraded
+from ._parameters import cut_fact, cut_places, explaining_cuts, last_backward, listed, ungraded
 
 
 class UnreachedParameter(Rule):
@@ -67,6 +67,7 @@ class UnreachedParameter(Rule):
             optimizer=optimizer.name,
             parameters=tuple(trace.graph.tensor(id).name for id in lost),
             count=len(lost),
+            cut=cut_fact(trace, found),
             replaced_by=tuple(trace.graph.tensor(id).name for id in replaced),
         )
 
@@ -85,7 +86,7 @@ def _words(trace: Trace, cut: bool, replaced: tuple[int, ...], optimizer: Optimi
     if replaced:
         return (
             f"; they belong to no module any more: {listed(trace, replaced)} took their place and is in no optimizer",
-            f"make `{optimizer.name}` after the module is replaced, or `{optimizer.name}.add_param_group(...)` the new one",
+            f"make `{optimizer.name}` after the module is replaced, or add the new one with add_param_group",
         )
     if cut:
         return "", "keep the path from the loss to these parameters, or leave them out of the optimizer"

@@ -16,9 +16,8 @@ from torch import Tensor
 
 # The next autograd node made by this thread gets this number: read before and after a call, it
 # tells which nodes the call made without holding any of them.
-next_sequence: Callable[[], int] = torch._C._autograd._get_sequence_nr  # type: ignore[attr-defined]
+next_sequence: Callable[[], int] = torch._C._autograd._get_sequence_nr
 
-_ACCUMULATE_GRAD = "AccumulateGrad"
 _EXPECTED = re.compile(r"is at version (\d+); expected version (\d+)")
 
 
@@ -71,7 +70,7 @@ def was_freed(node: Any, raw_name: str) -> bool:
 def storage_start(tensor: Tensor) -> int:
     """The address where the tensor's storage begins, 0 where it has no memory of its own (meta, sparse)."""
     try:
-        return tensor.data_ptr() - tensor.storage_offset() * tensor.element_size()
+        return tensor.data_ptr() - int(tensor.storage_offset()) * tensor.element_size()
     except (RuntimeError, NotImplementedError):
         return 0
 
@@ -80,7 +79,8 @@ def storage_watch(tensor: Tensor) -> Callable[[], bool]:
     """A function that tells whether the tensor's storage is gone, without keeping it alive."""
     from torch.multiprocessing.reductions import StorageWeakRef
 
-    return StorageWeakRef(tensor.untyped_storage()).expired
+    expired: Callable[[], bool] = StorageWeakRef(tensor.untyped_storage()).expired  # type: ignore[no-untyped-call]
+    return expired
 
 
 @contextlib.contextmanager
@@ -92,14 +92,14 @@ def without_modes() -> Iterator[None]:
 
 def push_mode(mode: Any) -> None:
     """Make a TorchFunctionMode the innermost one."""
-    torch.overrides._push_mode(mode)  # type: ignore[attr-defined]
+    torch.overrides._push_mode(mode)  # type: ignore[no-untyped-call]
 
 
 def pop_mode_if_innermost(mode: Any) -> bool:
     """Take the mode off the stack if it is the innermost one; whether it was."""
     depth = torch._C._len_torch_function_stack()
     if depth and torch._C._get_function_stack_at(depth - 1) is mode:
-        torch.overrides._pop_mode()  # type: ignore[attr-defined]
+        torch.overrides._pop_mode()  # type: ignore[no-untyped-call]
         return True
     return False
 

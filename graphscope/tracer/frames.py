@@ -28,7 +28,7 @@ _LIBRARIES = tuple(
 
 
 class Frames:
-    """Finds the user's frames in a stack. User code is what is in no installed package and not in the standard library."""
+    """Finds the user's frames in a stack: user code is in no installed package and not in the standard library."""
 
     def __init__(self, root: str | None = None) -> None:
         self.root = root or os.getcwd()

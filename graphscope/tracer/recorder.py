@@ -178,8 +178,8 @@ class Recorder:
             frame = sys._getframe(1)
             location = self.frames.here(frame)
             if location is not None:
-                self._note_nodes(first, location, frame)
-                result = self._record(kind, op, args, kwargs, inputs, needs, versions, result, location)
+                last = self._note_nodes(first, location, frame)
+                result = self._record(kind, op, args, kwargs, inputs, needs, versions, result, location, last)
         return result
 
     def _record(
@@ -193,6 +193,7 @@ class Recorder:
         versions: list[int],
         result: Any,
         location: Location,
+        node: int | None,
     ) -> Any:
         if kind is Kind.READ_GRAD:
             if self.frames.is_user(sys._getframe(4).f_code):
@@ -229,6 +230,8 @@ class Recorder:
             self.tensors.rows[made[0]].counter = self.tensors.rows[known[0]].counter
         for number, each in zip(made, outputs, strict=True):
             self.tensors.rows[number].requires_grad |= each.requires_grad
+            if node is not None and each.requires_grad:
+                self.tensors.rows[number].sequence = node
         if known or certain or likely:
             self.calls.append(
                 Call(
@@ -278,11 +281,11 @@ class Recorder:
             )
         )
 
-    def _note_nodes(self, first: int, location: Location, frame: FrameType | None) -> None:
-        """Remember where the nodes made since ``first`` were made, and in the call of which module."""
+    def _note_nodes(self, first: int, location: Location, frame: FrameType | None) -> int | None:
+        """Remember where the nodes since ``first`` were made, and in the call of which module; the last of them."""
         last = _torch.next_sequence()
         if first == last:
-            return
+            return None
         module = 0
         while frame is not None:
             if frame.f_code is _CALL_IMPL:
@@ -291,6 +294,7 @@ class Recorder:
             frame = frame.f_back
         for sequence in range(first, last):
             self._made.setdefault(sequence, (location, module, self._time))
+        return last - 1
 
     def _found(self, node: int, sequence: int) -> None:
         """The walk met a node for the first time."""

@@ -53,10 +53,7 @@ def _row(node: Any, name: str, label: str, saved: Any, tensors: Tensors) -> Row 
     known = tensors.known(data)
     counter = tensors.rows[known].counter if known is not None else -1
     version = _torch.version(data)
-    if version:
-        version_saved = _torch.expected_version(node, name, version)
-    else:
-        version_saved = 0
+    version_saved = _torch.expected_version(node, name, version) if version else 0
     return (
         label,
         data.shape,

@@ -82,7 +82,8 @@ def planned(objects: Sequence[Any], frame: FrameType, *, retain_graph: bool = Fa
     for each in flat:
         if not isinstance(each, Tensor | Optimizer | nn.Module):
             raise GraphscopeError(
-                f"check() takes losses, optimizers and modules, such as check(loss1, loss2, opt1, opt2); got {_described(each)}"
+                "check() takes losses, optimizers and modules, such as check(loss1, loss2, opt1, opt2); "
+                f"got {_described(each)}"
             )
     losses = [each for each in flat if isinstance(each, Tensor)]
     if not losses:

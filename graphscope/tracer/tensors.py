@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,6 +73,7 @@ class _Row:
     counter: int = -1
     version: int = 0
     name: str | None = None
+    sequence: int | None = None
 
 
 class Tensors:
@@ -144,8 +145,8 @@ class Tensors:
         """A number for a version counter: one for each family of aliases on a storage."""
         return self._counters.setdefault((storage, family), len(self._counters))
 
-    def refs(self, nodes: dict[int, int] | None = None) -> tuple[TensorRef, ...]:
-        """All of them as plain data."""
+    def refs(self, nodes: Mapping[int, int]) -> tuple[TensorRef, ...]:
+        """All of them as plain data; ``nodes`` are ids of nodes by sequence number."""
         return tuple(
             TensorRef(
                 id=number,
@@ -160,7 +161,7 @@ class Tensors:
                 version=row.version,
                 kind=row.kind,
                 is_parameter=row.is_parameter,
-                node=nodes.get(number) if nodes else None,
+                node=None if row.sequence is None else nodes.get(row.sequence),
                 made_at=row.made_at,
             )
             for number, row in enumerate(self.rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -142,7 +143,7 @@ class Walk:
             custom=dict(self.custom),
             times=dict(times or {}),
             roots=roots,
-            tensors=self.tensors.refs(),
+            tensors=self.tensors.refs(self._known),
         )
 
 
@@ -181,8 +182,9 @@ def _passes_context(code: Any) -> bool:
 
     context = code.co_varnames[0]
     instructions = list(dis.get_instructions(code))
-    for load, following in zip(instructions, [*instructions[1:], None]):
-        if load.opname.startswith("LOAD_FAST") and context in str(load.argval):
-            if following is None or following.opname not in ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR"):
-                return True
-    return False
+    return any(
+        load.opname.startswith("LOAD_FAST")
+        and context in str(load.argval)
+        and following.opname not in ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR")
+        for load, following in itertools.pairwise(instructions)
+    )
