@@ -19,6 +19,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Literal
 
 from .events import Backward, Event, InPlaceWrite, OptimizerStep, Write
@@ -92,6 +93,7 @@ class Engine:
         roots = {root.node for event in events if isinstance(event, Backward) for root in event.roots}
         self.reach = Reach(graph.targets, sorted(node for node in roots if node is not None))
         self.buffers = Buffers(graph)
+        self.reentrant = frozenset(node for node in graph.custom if graph.ops[node] == "CheckpointFunctionBackward")
 
     def run(self, events: Sequence[Event]) -> tuple[Verdict, ...]:
         """One verdict for each backward and grad call of the sequence, in order."""
@@ -109,11 +111,23 @@ class Engine:
         return tuple(verdicts)
 
     def runs(self, event: Backward) -> frozenset[int]:
-        """The nodes that a call executes, and whose buffers it releases unless the graph is retained."""
+        """The nodes that a call sets out to execute."""
         if any(root.node is None for root in event.roots):
             return frozenset()
         roots = tuple(root.node for root in event.roots if root.node is not None)
         return self.reach.runs(roots, event.inputs, stops=not event.accumulates)
+
+    def completes(self, event: Backward) -> frozenset[int]:
+        """The nodes that a call executes if no earlier event gets in its way."""
+        runs = self.runs(event)
+        refused = self.refused(event, runs)
+        if not refused:
+            return runs
+        return frozenset(takewhile(lambda node: node not in refused, execution_order(self.graph, runs, event)))
+
+    def refused(self, event: Backward, runs: frozenset[int]) -> frozenset[int]:
+        """Reentrant checkpoints, which torch refuses to run under ``inputs=`` and ``autograd.grad``."""
+        return frozenset() if event.inputs is None else self.reentrant & runs
 
 
 class Reach:
@@ -245,6 +259,8 @@ class _State:
 
     def _start_from_snapshot(self) -> None:
         """A plan starts at the versions that the tracer saw; a recording cannot tell when they came about."""
+        for counter, version in self.engine.graph.versions.items():
+            self._advance(counter, version)
         for tensor in self.engine.graph.tensors:
             if tensor.counter >= 0 and tensor.version:
                 self._advance(tensor.counter, tensor.version)
@@ -298,9 +314,7 @@ class _State:
         bad.update(dict.fromkeys(self.spent & runs, ("freed", True)))
         for node in buffers.unsure & bad.keys():
             bad[node] = (bad[node][0], False)
-        if event.inputs is not None:
-            ops = self.engine.graph.ops
-            bad.update((node, ("checkpoint", True)) for node in runs if ops[node] == "CheckpointFunctionBackward")
+        bad.update(dict.fromkeys(self.engine.refused(event, runs), ("checkpoint", True)))
         return bad
 
     def _first(self, event: Backward, runs: frozenset[int], bad: Bad) -> tuple[int, set[int], bool]:
@@ -350,7 +364,7 @@ class _State:
     def _freers(self, relevant: frozenset[int]) -> Iterator[Culprit]:
         """The earlier calls that release, if they run to their end, something that is needed."""
         for position, event in self.releases:
-            if shared := self.engine.runs(event) & relevant:
+            if shared := self.engine.completes(event) & relevant:
                 yield Culprit(event, position, "freed", tuple(sorted(shared)))
 
     def _writers(self, relevant: frozenset[int]) -> Iterator[Culprit]:

@@ -1,0 +1,1 @@
+"""Random programs, run in torch and in the model of its engine."""

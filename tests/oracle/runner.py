@@ -1,0 +1,142 @@
+"""Runs a program in torch, statement by statement, and finds the culprits of a failure by running variants of it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from . import world
+from .programs import Call, Statement
+
+MESSAGES = {
+    "Trying to backward through the graph a second time": "freed",
+    "has been modified by an inplace operation": "stale",
+    "does not require grad and does not have a grad_fn": "no graph",
+    "When use_reentrant=True": "checkpoint",
+}
+
+
+class Observer(Protocol):
+    """Told of the statements of a program as they run."""
+
+    def before(self, position: int, call: Call, names: dict[str, Any]) -> None:
+        """A backward is about to run."""
+
+    def refused(self, position: int) -> None:
+        """A statement raised for a reason that the engine's rules know nothing of."""
+
+    def after(self, position: int, names: dict[str, Any], moved: list[tuple[Tensor, int]]) -> None:
+        """A statement ran, and moved these tensors on from these versions."""
+
+
+@dataclass
+class Run:
+    """What happened: how each backward ended (None: well), by statement; which statements wrote; what was refused."""
+
+    outcomes: dict[int, str | None] = field(default_factory=dict)
+    messages: dict[int, str] = field(default_factory=dict)
+    refused: set[int] = field(default_factory=set)
+    wrote: set[int] = field(default_factory=set)
+
+
+def run(
+    program: list[Statement],
+    observer: Observer | None = None,
+    *,
+    retained: frozenset[int] = frozenset(),
+    unseen: frozenset[int] = frozenset(),
+) -> Run:
+    """Execute a program; graphs survive the ``retained`` calls, and no version counter notices ``unseen`` writes."""
+    names = world.namespace()
+    result = Run()
+    for position, statement in enumerate(program):
+        call = statement.call
+        if call is not None and position in retained:
+            statement = call.retained()
+        versions = {id(tensor): (tensor, tensor._version) for tensor in tensors(names)}
+        if (
+            call is not None
+            and observer is not None
+            and all(name in names for name in call.roots + (call.inputs or ()))
+        ):
+            observer.before(position, call, names)
+        error = execute(statement.source, names)
+        if call is not None and (error is None or kind_of(error) is not None):
+            result.outcomes[position] = error and kind_of(error)
+            result.messages[position] = error or ""
+        elif error is not None:
+            result.refused.add(position)
+            if observer is not None:
+                observer.refused(position)
+        moved = [(tensor, before) for tensor, before in versions.values() if tensor._version != before]
+        if moved:
+            result.wrote.add(position)
+            if position in unseen:
+                forget(names, moved)
+        if observer is not None:
+            observer.after(position, names, moved)
+    return result
+
+
+def execute(source: str, names: dict[str, Any]) -> str | None:
+    """Run one line; the message of the exception it raised, if any."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            exec(compile(source, "program", "exec"), names)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def kind_of(message: str) -> str | None:
+    """Which of the kinds that the engine checks a message belongs to."""
+    return next((kind for words, kind in MESSAGES.items() if words in message), None)
+
+
+def tensors(names: dict[str, Any]) -> Iterator[Tensor]:
+    """The tensors of a program: its variables, parameters and buffers."""
+    for value in names.values():
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, torch.nn.Module):
+            yield from value.parameters()
+            yield from value.buffers()
+
+
+def forget(names: dict[str, Any], moved: list[tuple[Tensor, int]]) -> None:
+    """Turn version counters back. Views learn of the write first: they find out by comparing versions.
+
+    An in-place operator that saves its own result (``relu_``) would be stale itself then: programs have
+    these on fresh tensors only.
+    """
+    for value in names.values():
+        if isinstance(value, Tensor):
+            execute("value.grad_fn", {"value": value})
+    torch._C._autograd._unsafe_set_version_counter(  # type: ignore[attr-defined]
+        tuple(tensor for tensor, _ in moved), tuple(before for _, before in moved)
+    )
+
+
+def culprits(program: list[Statement], outcome: Run, failing: int) -> frozenset[int] | None:
+    """The statements that alone make this one fail; None if it fails anyway, whatever came before."""
+    calls = frozenset(
+        position
+        for position in outcome.outcomes
+        if position < failing and not program[position].call.keeps  # type: ignore[union-attr]
+    )
+    writes = frozenset(position for position in outcome.wrote if position < failing)
+    start = program[: failing + 1]
+
+    def fails(*causes: int) -> bool:
+        variant = run(start, retained=calls - set(causes), unseen=writes - set(causes))
+        return variant.outcomes.get(failing) is not None
+
+    if fails():
+        return None
+    return frozenset(cause for cause in calls | writes if fails(cause))
