@@ -21,6 +21,11 @@ _OURS = str(Path(__file__).resolve().parent.parent) + os.sep
 _WALKERS = ("walk_tb", "_walk_tb_with_full_positions")
 
 
+def execute(code: Any, namespace: dict[str, Any]) -> None:
+    """Run a program; as far as the program can see, no frame is outside this one."""
+    exec(code, namespace)
+
+
 @contextlib.contextmanager
 def hidden_frames() -> Iterator[None]:
     """As long as this lasts, what the program prints of its stack, and where it is warned, is as unwatched."""
@@ -79,7 +84,7 @@ def _replace(undo: contextlib.ExitStack, owner: Any, name: str, replacement: Any
 def _visible(frame: FrameType | None) -> Iterator[FrameType]:
     """The frames of a stack, innermost first, without ours and those that led to them."""
     after_ours = False
-    while frame is not None:
+    while frame is not None and frame.f_code is not execute.__code__:
         if _is_ours(frame.f_code):
             after_ours = True
         elif after_ours and _is_detour(frame.f_code):
@@ -145,7 +150,7 @@ def _warn(original: Any) -> Any:
 def _show(original: Any) -> Any:
     """For warnings given in C, which are about the innermost Python frame, be it ours."""
 
-    def show(message: Any) -> None:
+    def show(message: Any) -> Any:
         frame: FrameType | None = sys._getframe(1)
         while _is_our_file(message.filename) and frame is not None and not _is_ours(frame.f_code):
             frame = frame.f_back

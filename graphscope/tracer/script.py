@@ -16,7 +16,7 @@ from typing import Any
 from ..errors import GraphscopeError
 from ..location import Location
 from ..trace import Outcome, Trace
-from .hiding import chain, drop_our_frames, hidden_frames
+from .hiding import chain, drop_our_frames, execute, hidden_frames
 from .recorder import Recorder
 
 
@@ -41,7 +41,7 @@ def run(target: str, args: list[str], *, module: bool = False) -> Trace:
                 sys.modules["__main__"] = main
                 sys.argv = [main.__dict__["__file__"] if module else target, *args]
                 with recorder:
-                    exec(code, main.__dict__)
+                    execute(code, main.__dict__)
             except BaseException as error:
                 outcome = _outcome(error, recorder)
             if os.getpid() != process:  # a fork of the program's came to the script's end: the report is its parent's
