@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from . import _torch
+
 _NONE: frozenset[int] = frozenset()
 _MOST_NUMBERS = 4096
 _MOST_ELEMENTS = 256
@@ -161,10 +163,9 @@ class Provenance:
 
     def of_values(self, tensor: Tensor) -> frozenset[int]:
         """The tensors that gave all the first numbers of a tensor whose making was not seen: likely."""
-        if not self._numbers or not tensor.is_floating_point() or not 0 < tensor.numel() <= _MOST_NUMBERS:
+        if not self._numbers or not 0 < tensor.numel() <= _MOST_NUMBERS:
             return _NONE
-        values = tensor.detach().reshape(-1)[:_TELLING].tolist()
-        found = [self._numbers.get(value) for value in values]
+        found = [self._numbers.get(value) for value in _torch.first_numbers(tensor, _TELLING)]
         return frozenset(each for each in found if each is not None) if None not in found else _NONE
 
 

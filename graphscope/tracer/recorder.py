@@ -130,9 +130,10 @@ class Recorder:
 
     @contextlib.contextmanager
     def _guard(self) -> Iterator[None]:
-        """Our own failures end the recording, never the user's program."""
+        """Our own failures end the recording, never the user's program, whose modes and subclasses do not see us."""
         try:
-            yield
+            with _torch.without_modes():
+                yield
         except Exception:
             if self.failure is None:
                 self.failure = traceback.format_exc()
