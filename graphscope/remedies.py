@@ -1,0 +1,355 @@
+"""What would mend a failing call: edits of the sequence of events, each tried on the engine model first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from .engine import Culprit, Engine, Verdict
+from .events import Backward, Event, GradRead, InPlaceWrite, OptimizerStep, ZeroGrad
+from .findings import Fix
+from .graph import Graph
+from .location import Location
+from .trace import Trace
+
+Timeline = list[tuple[int, Event]]
+"""Events with the positions that they have in the trace."""
+
+
+def remedies(trace: Trace, verdict: Verdict) -> tuple[Fix, ...]:
+    """Fixes for a failing call: those that keep all gradients and hold the least memory first, those that fail last.
+
+    A fix that would not help is kept only if people usually try it.
+    """
+    if verdict.kind not in ("freed", "stale"):
+        return ()
+    case = _Case(trace, verdict)
+    candidates = [candidate for propose in _PROPOSALS for candidate in propose(case)]
+    fixes = [case.tried(candidate) for candidate in candidates]
+    shown = [fix for fix, candidate in zip(fixes, candidates, strict=True) if fix.works or candidate.popular]
+    return tuple(sorted(dict.fromkeys(shown), key=_rank))
+
+
+def _rank(fix: Fix) -> tuple[bool, bool, int]:
+    return not fix.works, fix.changes_gradients is not False, fix.bytes or 0
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A fix, and the sequence (and graph, where it cuts edges) that the program would have with it."""
+
+    fix: Fix
+    timeline: Timeline
+    graph: Graph | None = None
+    popular: bool = False
+
+
+@dataclass(frozen=True)
+class _Case:
+    """One failing call in its trace."""
+
+    trace: Trace
+    verdict: Verdict
+
+    @cached_property
+    def engine(self) -> Engine:
+        return Engine(self.trace.graph, self.trace.events)
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        return list(enumerate(self.trace.events))
+
+    @cached_property
+    def failing(self) -> frozenset[int]:
+        """The positions of the calls that fail as things are."""
+        return frozenset(verdict.position for verdict in self.engine.run(self.trace.events) if verdict.fails)
+
+    @property
+    def position(self) -> int:
+        return self.verdict.position
+
+    @cached_property
+    def freers(self) -> tuple[Culprit, ...]:
+        return tuple(culprit for culprit in self.verdict.culprits if culprit.kind == "freed")
+
+    @cached_property
+    def writers(self) -> tuple[Culprit, ...]:
+        return tuple(culprit for culprit in self.verdict.culprits if culprit.kind == "stale")
+
+    @cached_property
+    def is_carried(self) -> bool:
+        """Whether the statement that fails ran before: something was carried over from an earlier turn of a loop."""
+        return any(_same_statement(event, self.verdict.event) for event in self.trace.events[: self.position])
+
+    def alike(self, culprits: tuple[Culprit, ...]) -> frozenset[int]:
+        """The positions of all runs of the culprits' statements: to edit a line is to edit each of them."""
+        return frozenset(
+            position
+            for position, event in self.timeline
+            if any(_same_statement(event, culprit.event) for culprit in culprits)
+        )
+
+    def existed(self, time: int) -> bool:
+        """Whether the roots of the failing call had been computed by then."""
+        nodes = (root.node for root in self.verdict.event.roots)
+        if not self.verdict.event.ran:
+            return True
+        made = [self.trace.graph.times.get(node) for node in nodes if node is not None]
+        return all(each is not None and each <= time for each in made)
+
+    def tried(self, candidate: _Candidate) -> Fix:
+        """The fix with the model's answer: the call must run, and no other may begin to fail."""
+        events = tuple(event for _, event in candidate.timeline)
+        engine = self.engine if candidate.graph is None else Engine(candidate.graph, events)
+        for verdict in engine.run(events):
+            position = candidate.timeline[verdict.position][0]
+            if not verdict.succeeds and (position == self.position or position not in self.failing):
+                return replace(candidate.fix, checked=True, works=False, reason=self.objection(verdict))
+        return replace(candidate.fix, checked=True)
+
+    def objection(self, verdict: Verdict) -> str:
+        """Why a call still fails."""
+        op = self.trace.graph.ops[verdict.node] if verdict.node is not None else "a node"
+        by = ", ".join(
+            dict.fromkeys(str(each.event.location) for each in verdict.culprits if each.kind == verdict.kind)
+        )
+        if verdict.kind == "freed":
+            return f"the buffers of {op} would still have been freed" + (f" at {by}" if by else "")
+        name = f"`{verdict.saved.name}`, " if verdict.saved else "a tensor "
+        return f"{name}saved by {op}, would have been modified by an inplace operation" + (f" at {by}" if by else "")
+
+    def held(self, culprits: tuple[Culprit, ...]) -> int:
+        """Bytes that the graphs of these calls keep alive; leaves and parameters live on without them."""
+        nodes = frozenset().union(
+            *(self.engine.runs(each.event) for each in culprits if isinstance(each.event, Backward))
+        )
+        tensors, saved = self.trace.tensors, self.trace.graph.saved
+        rows = (row for node in nodes & self.engine.buffers.needed for row in saved.get(node, ()) if not row.freed)
+        kept = {(row.storage, row.bytes) for row in rows if row.tensor is None or not tensors[row.tensor].is_leaf}
+        return sum(bytes for _, bytes in kept)
+
+    def names(self, tensors: frozenset[int]) -> str:
+        return ", ".join(f"`{self.trace.tensors[id]}`" for id in sorted(tensors))
+
+
+def _same_statement(one: Event, other: Event) -> bool:
+    """Whether both are runs of one statement. All of an assumed plan is written at one place."""
+    if isinstance(other, Backward | OptimizerStep) and not other.ran:
+        return one is other
+    return type(one) is type(other) and one.location == other.location
+
+
+def _call(event: Event) -> str:
+    if not isinstance(event, Backward):
+        return "the call"
+    names = ", ".join(root.name for root in event.roots)
+    return f"{names}.backward()" if event.accumulates and len(event.roots) == 1 else f"the backward of {names}"
+
+
+def _writer(case: _Case, event: Event) -> str:
+    if isinstance(event, OptimizerStep):
+        return f"{case.trace.optimizers[event.optimizer].name}.step()"
+    return f"`{event.op}`" if isinstance(event, InPlaceWrite) else "the write"
+
+
+def _places(culprits: tuple[Culprit, ...]) -> str:
+    return " and ".join(dict.fromkeys(str(culprit.event.location) for culprit in culprits))
+
+
+def _retain(case: _Case) -> Iterator[_Candidate]:
+    """Keep the graphs of the calls that freed it."""
+    if case.freers:
+        title = "pass retain_graph=True" + (f" at {_places(case.freers)}" if len(case.freers) > 1 else "")
+        fix = Fix(title, case.freers[0].event.location, changes_gradients=False, bytes=case.held(case.freers))
+        yield _Candidate(fix, _retained(case, case.timeline), popular=True)
+        if case.writers and not case.is_carried:
+            timeline = _postponed(case, _retained(case, case.timeline))
+            what = _writer(case, case.writers[0].event)
+            both = replace(fix, title=f"{title}, and move {what} after {_call(case.verdict.event)}")
+            yield _Candidate(replace(both, changes_gradients=_step_sees_more(case)), timeline)
+
+
+def _retained(case: _Case, timeline: Timeline) -> Timeline:
+    positions = case.alike(case.freers)
+    return [
+        (
+            position,
+            replace(event, retain_graph=True) if position in positions and isinstance(event, Backward) else event,
+        )
+        for position, event in timeline
+    ]
+
+
+def _sum(case: _Case) -> Iterator[_Candidate]:
+    """Backpropagate all the losses in one call."""
+    event = case.verdict.event
+    calls = [each.event for each in case.freers if isinstance(each.event, Backward)]
+    if not calls or any(call.inputs != event.inputs or not call.accumulates for call in [*calls, event]):
+        return
+    roots = tuple(dict.fromkeys(root for call in [*calls, event] for root in call.roots))
+    merged = replace(event, roots=roots)
+    names = " + ".join(dict.fromkeys(root.name for root in roots))
+    first = case.freers[0].position
+    between = case.trace.events[first : case.position]
+    others = {culprit.position for culprit in case.freers}
+    rest = [
+        (position, each) for position, each in case.timeline if position not in others and position != case.position
+    ]
+    if not any(isinstance(each, OptimizerStep | ZeroGrad | GradRead) for each in between):
+        title = f"call ({names}).backward() once" if not case.is_carried else "add up the losses and call backward once"
+        fix = Fix(title, event.location, changes_gradients=False, bytes=case.held(case.freers))
+        yield _Candidate(fix, _inserted(rest, (case.position, merged), after=case.position))
+    elif case.existed(case.freers[0].event.time):
+        title = f"call ({names}).backward() once, before the steps"
+        fix = Fix(title, case.freers[0].event.location, changes_gradients=True, bytes=0)
+        yield _Candidate(fix, _inserted(rest, (case.position, merged), after=first))
+
+
+def _inserted(timeline: Timeline, entry: tuple[int, Event], *, after: int) -> Timeline:
+    index = next((index for index, (position, _) in enumerate(timeline) if position > after), len(timeline))
+    return [*timeline[:index], entry, *timeline[index:]]
+
+
+def _later_write(case: _Case) -> Iterator[_Candidate]:
+    """Move the step, or the write, after the call that needs the old values."""
+    if case.writers and not case.is_carried and not case.freers:
+        what = " and ".join(dict.fromkeys(_writer(case, culprit.event) for culprit in case.writers))
+        fix = Fix(
+            f"move {what} after {_call(case.verdict.event)}",
+            case.writers[0].event.location,
+            changes_gradients=_step_sees_more(case),
+            bytes=0,
+        )
+        yield _Candidate(fix, _postponed(case, case.timeline))
+
+
+def _postponed(case: _Case, timeline: Timeline) -> Timeline:
+    """The steps and writes moved after the failing call, with the clearing of gradients that follows a step."""
+    moved = {culprit.position for culprit in case.writers}
+    moved |= {
+        position
+        for position, event in case.timeline[min(moved) : case.position]
+        if isinstance(event, ZeroGrad) and any(isinstance(each.event, OptimizerStep) for each in case.writers)
+    }
+    index = next(index for index, (position, _) in enumerate(timeline) if position == case.position)
+    start, end = timeline[: index + 1], timeline[index + 1 :]
+    return [each for each in start if each[0] not in moved] + [each for each in start if each[0] in moved] + end
+
+
+def _step_sees_more(case: _Case) -> bool:
+    """Whether a step moved after the failing call would also use the gradients of that call."""
+    reached = case.trace.reached(case.verdict.event)
+    steps = (each.event for each in case.writers if isinstance(each.event, OptimizerStep))
+    return any(reached & set(case.trace.optimizers[step.optimizer].parameters) for step in steps)
+
+
+def _earlier_call(case: _Case) -> Iterator[_Candidate]:
+    """Call it before the step, or the write."""
+    if not case.writers or case.freers or case.is_carried:
+        return
+    first = case.writers[0]
+    if first.position == case.position - 1 or not case.existed(first.event.time):
+        return
+    rest = [each for each in case.timeline if each[0] != case.position]
+    timeline = _inserted(rest, (case.position, case.verdict.event), after=first.position - 1)
+    title = f"call {_call(case.verdict.event)} before {_writer(case, first.event)}"
+    fix = Fix(title, case.verdict.event.location, changes_gradients=_step_sees_more(case), bytes=0)
+    yield _Candidate(fix, timeline)
+
+
+def _detach(case: _Case) -> Iterator[_Candidate]:
+    """Cut the edges from what was made after the culprits' graphs to what was made before."""
+    calls = [each.event for each in case.freers if isinstance(each.event, Backward)]
+    if not calls:
+        return
+    graph = case.trace.graph
+    old = frozenset().union(*(case.engine.completes(call) for call in calls))
+    joins = frozenset(old - graph.leaf_tensors.keys())
+    cut = {
+        node: tuple((-1, 0) if target in joins else (target, output) for target, output in graph.targets[node])
+        for node in case.engine.runs(case.verdict.event) - old
+        if any(target in joins for target, _ in graph.targets[node])
+    }
+    if not cut:
+        return
+    detached = replace(graph, targets=[cut.get(node, edges) for node, edges in enumerate(graph.targets)])
+    roots = [root.node for root in case.verdict.event.roots if root.node is not None]
+    lost = graph.reached_tensors(roots) - detached.reached_tensors(roots)
+    reason = f"no gradient from {_call(case.verdict.event)} to {case.names(lost)}" if lost else None
+    where = _first_location(graph, cut)
+    title = (
+        "detach() what this statement takes from the earlier graph"
+        if where
+        else "detach() what the earlier graph gives"
+    )
+    fix = Fix(title, where, changes_gradients=True, reason=reason, bytes=0)
+    yield _Candidate(fix, case.timeline, graph=detached)
+
+
+def _first_location(graph: Graph, nodes: dict[int, tuple[tuple[int, int], ...]]) -> Location | None:
+    located = (node for node in sorted(nodes, key=graph.sequences.__getitem__) if node in graph.locations)
+    return next((graph.locations[node] for node in located), None)
+
+
+def _recompute(case: _Case) -> Iterator[_Candidate]:
+    """Compute the forward anew: nothing that came before has touched the nodes it makes."""
+    last = max((culprit.position for culprit in case.verdict.culprits), default=-1)
+    event = case.verdict.event
+    stepped = any(isinstance(each, OptimizerStep | InPlaceWrite) for each in case.trace.events[: case.position][last:])
+    wrote = bool(case.writers) or stepped
+    names = ", ".join(root.name for root in event.roots)
+    after = f" after {_places(case.verdict.culprits)}" if case.verdict.culprits else ""
+    fix = Fix(f"compute {names} again{after}", event.location, changes_gradients=wrote, bytes=0)
+    if not case.engine.buffers.gone & case.engine.runs(event):
+        yield _Candidate(fix, [each for each in case.timeline if each[0] >= case.position])
+
+
+def _without_write(case: _Case) -> Iterator[_Candidate]:
+    """Write to another tensor: the out-of-place form, or a clone made before."""
+    writes = tuple(culprit for culprit in case.writers if isinstance(culprit.event, InPlaceWrite))
+    if not writes or len(writes) < len(case.verdict.culprits):
+        return
+    removed = case.alike(writes)
+    timeline = [each for each in case.timeline if each[0] not in removed]
+    for culprit in writes[:1]:
+        event = culprit.event
+        assert isinstance(event, InPlaceWrite)
+        for title in _other_forms(case, event):
+            yield _Candidate(Fix(title, event.location, changes_gradients=False, bytes=_size(case, culprit)), timeline)
+
+
+def _other_forms(case: _Case, event: InPlaceWrite) -> Iterator[str]:
+    tensors = case.trace.tensors
+    tensor = tensors[event.write.tensor] if event.write.tensor < len(tensors) else None
+    name = (tensor and tensor.name) or "x"
+    if tensor is not None and tensor.is_leaf and tensor.requires_grad:
+        yield f"use {name}.clone() in the forward, so that the graph keeps the old values"
+        return
+    operator = _OPERATORS.get(event.op.strip("_").removeprefix("i"))
+    if operator:
+        yield f"write `{name} = {name} {operator} ...`, out of place"
+    elif event.op.endswith("_") and not event.op.startswith("_"):
+        yield f"write `{name} = {name}.{event.op.rstrip('_')}(...)`, out of place"
+    yield f"write to a copy: `{name} = {name}.clone()` before it"
+
+
+_OPERATORS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "div": "/", "matmul": "@"}
+
+
+def _size(case: _Case, culprit: Culprit) -> int:
+    """Bytes of the old values that the graph then keeps beside the new ones."""
+    counters = {write.counter for write in culprit.writes}
+    rows = (row for node in culprit.nodes for row in case.trace.graph.saved.get(node, ()) if row.counter in counters)
+    return max((row.bytes for row in rows), default=0)
+
+
+_PROPOSALS: tuple[Callable[[_Case], Iterator[_Candidate]], ...] = (
+    _sum,
+    _retain,
+    _later_write,
+    _earlier_call,
+    _without_write,
+    _recompute,
+    _detach,
+)
