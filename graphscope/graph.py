@@ -174,7 +174,8 @@ class Graph:
     Edges go the way gradients flow, as in ``grad_fn.next_functions``: from a root towards the leaves.
     ``targets[i]`` holds one ``(target, output)`` pair for each input of node ``i``; the target is -1
     where that input needs no gradient. Nodes are built on demand, so that a graph of a million nodes
-    costs little more than its columns. ``times`` tells when a node was made, on the timeline of a recording.
+    costs little more than its columns. ``times`` tells when a node was made, on the timeline of a
+    recording; ``versions`` has the version of each counter when the graph was last walked.
     """
 
     ops: Sequence[str] = ()
@@ -187,6 +188,7 @@ class Graph:
     modules: Mapping[int, str] = field(default_factory=dict)
     custom: Mapping[int, bool | None] = field(default_factory=dict)
     times: Mapping[int, int] = field(default_factory=dict)
+    versions: Mapping[int, int] = field(default_factory=dict)
     roots: tuple[Root, ...] = ()
     tensors: tuple[TensorRef, ...] = ()
 

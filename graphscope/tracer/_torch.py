@@ -71,7 +71,7 @@ def was_freed(node: Any, raw_name: str) -> bool:
 def storage_start(tensor: Tensor) -> int:
     """The address where the tensor's storage begins, 0 where it has no memory of its own (meta, sparse)."""
     try:
-        return tensor.data_ptr() - int(tensor.storage_offset()) * tensor.element_size()
+        return tensor.data_ptr() - int(tensor.storage_offset()) * tensor.itemsize
     except (RuntimeError, NotImplementedError):
         return 0
 

@@ -74,7 +74,6 @@ class Recorder:
         self._modules: dict[int, str] = {}
         self._times: dict[int, int] = {}
         self._optimizers: dict[int, _Watched] = {}
-        self._families = 0
         self._looks = 0
         self._stepping: list[tuple[Tensor, int]] = []
         self._graded: tuple[int, ...] = ()
@@ -224,9 +223,8 @@ class Recorder:
             _flatten((result,), outputs)
         made = tuple([self.tensors.number(each, location) for each in outputs])
         if kind is Kind.DATA and outputs:
-            self._families += 1
             self.tensors.locate(known[0], inputs[0])
-            self.tensors.locate(made[0], outputs[0], family=self._families)
+            self.tensors.locate(made[0], outputs[0], own_counter=True)
         elif op == "detach" and outputs and self.tensors.rows[known[0]].counter >= 0:
             self.tensors.rows[made[0]].counter = self.tensors.rows[known[0]].counter
         for number, each in zip(made, outputs, strict=True):
@@ -316,7 +314,7 @@ class Recorder:
             if known is not None and self.tensors.rows[known].counter >= 0:
                 row.counter = self.tensors.rows[known].counter
         row = self.tensors.locate(number, tensor)
-        hidden = row.counter != self.tensors.counter(row.storage)
+        hidden = row.counter != self.tensors.place(tensor)[1]
         write = Write(number, row.storage, row.counter, before, row.version, hidden)
         self.events.append(InPlaceWrite(self._tick(), self._step, location, op, write))
 

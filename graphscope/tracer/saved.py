@@ -7,65 +7,70 @@ from typing import Any
 from torch import Tensor
 
 from . import _torch
-from .tensors import Tensors, dtype_name
+from .tensors import DTYPES, Tensors, dtype_name
 
 Row = tuple[str, tuple[int, ...], str, int, int, int, int | None, bool, bool, int | None]
 """The fields of SavedTensor, in order."""
 
-_NAMES: dict[type, tuple[str, ...]] = {}
+Names = tuple[tuple[str, str], ...]
+"""What nodes of one type save: torch's attribute, and the name in the formula."""
 
 
-def saved_rows(node: Any, kind: type, tensors: Tensors) -> tuple[Row, ...]:
-    """One row for each tensor that the node saved; () for nodes that save only sizes, or nothing."""
-    names = _NAMES.get(kind)
-    if names is None:
-        names = _NAMES[kind] = _torch.raw_saved_names(kind)
+def saved_names(kind: type) -> Names:
+    """What nodes of this type save; () for those that save only sizes, or nothing."""
+    names = tuple((name, name[len("_raw_saved_") :]) for name in _torch.raw_saved_names(kind))
+    if kind.__name__ == "CopySlices":  # holds the function of the in-place write, which torch shows nowhere
+        names += (("", "fn"),)
+    return names
+
+
+def saved_rows(node: Any, names: Names, tensors: Tensors) -> tuple[Row, ...]:
+    """One row for each tensor that the node saved."""
     rows: list[Row] = []
-    for name in names:
-        label = name[11:]
+    place, numbers = tensors.place, tensors.numbers
+    for name, label in names:
         try:
-            raw = getattr(node, name)
+            raw = getattr(node, name) if name else _UNSHOWN
         except RuntimeError:  # a list of saved tensors raises once it was freed
             rows.append(_empty(label, freed=True))
             continue
-        if raw is None:
-            continue
-        for saved in raw if isinstance(raw, tuple) else (raw,):
-            row = _row(node, name, label, saved, tensors)
-            if row is not None:
-                rows.append(row)
-    if kind.__name__ == "CopySlices":  # holds the function of the in-place write, which torch shows nowhere
-        rows.append(_empty("fn"))
+        for saved in raw if type(raw) is tuple else (raw,):
+            data = saved.data
+            if not isinstance(data, Tensor) or saved.unpack_hook is not None:
+                if (row := _row_of_absent(node, name, label, saved)) is not None:
+                    rows.append(row)
+                continue
+            storage, counter = place(data)
+            known = numbers.get(id(data))
+            if known is not None and (known := tensors.known(data)) is not None:
+                counter = tensors.rows[known].counter if tensors.rows[known].counter >= 0 else counter
+            version: int | None = data._version
+            if version:
+                tensors.versions[counter] = version
+                version = _torch.expected_version(node, name, version)
+            dtype = DTYPES.get(data.dtype) or dtype_name(data.dtype)
+            rows.append((label, data.shape, dtype, data.nbytes, storage, counter, version, False, False, known))
     return tuple(rows)
 
 
-def _row(node: Any, name: str, label: str, saved: Any, tensors: Tensors) -> Row | None:
-    data = saved.data
-    if data is None:
-        if saved.unpack_hook is not None:
-            return _empty(label, hooked=True)
-        if name != "_raw_saved_tensors" and _torch.was_freed(node, name):
-            return _empty(label, freed=True)
-        return None
-    if saved.unpack_hook is not None or not isinstance(data, Tensor):
+class _Unshown:
+    """Stands for what a node is known to hold and torch shows nowhere."""
+
+    data, unpack_hook = None, None
+
+
+_UNSHOWN = _Unshown()
+
+
+def _row_of_absent(node: Any, name: str, label: str, saved: Any) -> Row | None:
+    """The row of a saved tensor that was packed by hooks, or freed; None for one that was never needed."""
+    if saved is _UNSHOWN:
+        return _empty(label)
+    if saved.unpack_hook is not None or saved.data is not None:
         return _empty(label, hooked=True)
-    storage = tensors.storages.id(data)
-    known = tensors.known(data)
-    counter = tensors.rows[known].counter if known is not None else -1
-    version = _torch.version(data)
-    version_saved = _torch.expected_version(node, name, version) if version else 0
-    return (
-        label,
-        data.shape,
-        dtype_name(data.dtype),
-        data.nbytes,
-        storage,
-        counter if counter >= 0 else tensors.counter(storage),
-        version_saved,
-        False,
-        False,
-        known,
-    )
+    if name != "_raw_saved_tensors" and _torch.was_freed(node, name):
+        return _empty(label, freed=True)
+    return None
 
 
 def _empty(label: str, *, freed: bool = False, hooked: bool = False) -> Row:

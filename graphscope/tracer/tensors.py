@@ -14,46 +14,18 @@ from ..graph import TensorRef
 from ..location import Location
 from . import _torch
 
-_DTYPES: dict[torch.dtype, str] = {}
+DTYPES: dict[torch.dtype, str] = {}
 _DEVICES: dict[torch.device, str] = {}
 
 
 def dtype_name(dtype: torch.dtype) -> str:
     """``"float32"`` for ``torch.float32``."""
-    return _DTYPES.get(dtype) or _DTYPES.setdefault(dtype, str(dtype).removeprefix("torch."))
+    return DTYPES.get(dtype) or DTYPES.setdefault(dtype, str(dtype).removeprefix("torch."))
 
 
 def device_name(device: torch.device) -> str:
     """``"cuda:0"`` for ``torch.device("cuda", 0)``."""
     return _DEVICES.get(device) or _DEVICES.setdefault(device, str(device))
-
-
-class Storages:
-    """Numbers for storages. An address is reused once its storage dies, so each is watched if time ``passes``."""
-
-    def __init__(self, *, time_passes: bool) -> None:
-        self._by_start: dict[int, tuple[int, Callable[[], bool]]] = {}
-        self._count = 0
-        self._watch = _torch.storage_watch if time_passes else _never_gone
-
-    def id(self, tensor: Tensor) -> int:
-        """The number of the storage that the tensor lives in."""
-        start = _torch.storage_start(tensor)
-        known = self._by_start.get(start)
-        if known is not None and not known[1]():
-            return known[0]
-        self._count += 1
-        if start:
-            self._by_start[start] = (self._count, self._watch(tensor))
-        return self._count
-
-    def prune(self) -> None:
-        """Forget the storages that are gone."""
-        self._by_start = {start: known for start, known in self._by_start.items() if not known[1]()}
-
-
-def _never_gone(tensor: Tensor) -> Callable[[], bool]:
-    return bool
 
 
 @dataclass(slots=True)
@@ -86,26 +58,29 @@ class Tensors:
 
     def __init__(self, *, time_passes: bool = True) -> None:
         self.rows: list[_Row] = []
-        self.storages = Storages(time_passes=time_passes)
-        self._numbers: dict[int, int] = {}
-        self._counters: dict[tuple[int, int], int] = {}
+        self._watch = time_passes
+        self._places: dict[int, tuple[int, int, Callable[[], bool] | None]] = {}
+        self._storages = 0
+        self.versions: dict[int, int] = {}  # of version counters, where a saved tensor showed it
+        self.numbers: dict[int, int] = {}
+        self._counters = 0
 
     def known(self, value: Any) -> int | None:
         """The number of a value met before."""
-        number = self._numbers.get(id(value))
+        number = self.numbers.get(id(value))
         return number if number is not None and self.rows[number].ref() is value else None
 
     def number(self, tensor: Tensor, made_at: Location | None = None) -> int:
         """The number of a tensor, a new one if it was not met before."""
-        number = self._numbers.get(id(tensor))
+        number = self.numbers.get(id(tensor))
         if number is not None and self.rows[number].ref() is tensor:
             return number
-        number = self._numbers[id(tensor)] = len(self.rows)
+        number = self.numbers[id(tensor)] = len(self.rows)
         self.rows.append(
             _Row(
                 weakref.ref(tensor),
                 "tensor",
-                tuple(tensor.shape),
+                tuple(tensor.shape) if not tensor.is_nested else (-1,) * tensor.dim(),  # nested: sizes that vary
                 dtype_name(tensor.dtype),
                 device_name(tensor.device),
                 tensor.requires_grad,
@@ -118,7 +93,7 @@ class Tensors:
 
     def number_array(self, array: Any, made_at: Location | None = None) -> int:
         """A number for a numpy array."""
-        number = self._numbers[id(array)] = len(self.rows)
+        number = self.numbers[id(array)] = len(self.rows)
         shape, dtype = tuple(array.shape), str(array.dtype)
         self.rows.append(_Row(weakref.ref(array), "array", shape, dtype, "cpu", False, True, False, made_at))
         return number
@@ -128,22 +103,36 @@ class Tensors:
         self.rows.append(_Row(lambda: None, "number", (), type(value).__name__, "cpu", False, True, False, made_at))
         return len(self.rows) - 1
 
-    def locate(self, number: int, tensor: Tensor, *, family: int | None = None) -> _Row:
+    def locate(self, number: int, tensor: Tensor, *, own_counter: bool = False) -> _Row:
         """The tensor's row with storage, version counter and version filled in as they are now.
 
-        ``family`` names the version counter on that storage: 0 is the first one, that views and ``detach()``
-        share; each ``.data`` makes another.
+        Aliases on a storage share its first version counter, unless one has its ``own_counter``: a ``.data``.
         """
         row = self.rows[number]
-        row.storage = self.storages.id(tensor)
-        if family is not None or row.counter < 0:
-            row.counter = self.counter(row.storage, family or 0)
+        row.storage, counter = self.place(tensor)
+        if own_counter:
+            self._counters += 1
+            row.counter = self._counters
+        elif row.counter < 0:
+            row.counter = counter
         row.version = _torch.version(tensor)
         return row
 
-    def counter(self, storage: int, family: int = 0) -> int:
-        """A number for a version counter: one for each family of aliases on a storage."""
-        return self._counters.setdefault((storage, family), len(self._counters))
+    def place(self, tensor: Tensor) -> tuple[int, int]:
+        """The numbers of the tensor's storage, and of the version counter that its first aliases share.
+
+        A storage is known by its address, which is reused once it dies: so each is watched while time passes.
+        """
+        start = _torch.storage_start(tensor)
+        known = self._places.get(start)
+        if known is not None and (known[2] is None or not known[2]()):
+            return known[0], known[1]
+        self._storages += 1
+        self._counters += 1
+        if start:
+            watch = _torch.storage_watch(tensor) if self._watch else None
+            self._places[start] = (self._storages, self._counters, watch)
+        return self._storages, self._counters
 
     def refs(self, nodes: Mapping[int, int]) -> tuple[TensorRef, ...]:
         """All of them as plain data; ``nodes`` are ids of nodes by sequence number."""

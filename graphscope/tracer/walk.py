@@ -14,7 +14,7 @@ from torch.autograd.graph import get_gradient_edge
 from ..graph import Graph, Root, SavedColumn, TensorMeta
 from ..location import Location
 from . import _torch
-from .saved import Row, saved_rows
+from .saved import Names, Row, saved_names, saved_rows
 from .tensors import Tensors, device_name, dtype_name
 
 _UNSEEN: tuple[tuple[int, int], ...] = ((-2, -2),)
@@ -41,8 +41,8 @@ class Walk:
         self._known: dict[int, int] = {}
         self._twins: dict[tuple[int, str], int] = {}
         self._leaves: dict[int, int] = {}
-        self._metas: dict[Any, TensorMeta] = {}
-        self._kinds: dict[type, tuple[str, bool, bool]] = {}
+        self._metas: dict[Any, tuple[TensorMeta, ...]] = {}
+        self._kinds: dict[type, tuple[str, bool, bool, Names]] = {}
 
     def root(self, tensor: Tensor, name: str) -> Root:
         """The root of this tensor, with its graph walked; its node is None where it has no graph."""
@@ -50,7 +50,10 @@ class Walk:
         if not tensor.requires_grad:
             return Root(name, None, number)
         with _torch.without_modes(), _paused_gc():
-            edge = get_gradient_edge(tensor)
+            try:
+                edge = get_gradient_edge(tensor)
+            except AttributeError:  # a leaf of torch.func seen from outside its level
+                return Root(name, None, number)
             return Root(name, self.walk(edge.node), number, edge.output_nr)
 
     def walk(self, start: Any) -> int:
@@ -79,11 +82,9 @@ class Walk:
     def _enter(self, node: Any) -> int:
         """The id of a node: a new row in every column if it was not met in an earlier walk."""
         kind = type(node)
-        known = self._kinds.get(kind)
-        if known is None:
-            known = self._kinds[kind] = _describe(kind)
-        op, is_leaf, is_custom = known
-        id = len(self.ops)
+        op, is_leaf, is_custom, names = self._kinds.get(kind) or self._kinds.setdefault(kind, _describe(kind))
+        ops = self.ops
+        id = len(ops)
         if is_leaf:
             number = self.tensors.number(node.variable)
             if number in self._leaves:
@@ -93,34 +94,42 @@ class Walk:
             self.tensors.locate(number, node.variable)
             sequence = -1
         else:
-            op = op or node.name()
             sequence = node._sequence_nr()
             other = self._known.setdefault(sequence, id)
             if other != id:
                 # Numbers are counted per thread: two threads may have made a node each with the same one.
-                if self.ops[other] != op:
-                    other = self._twins.setdefault((sequence, op), id)
+                if ops[other] != (op or node.name()):
+                    other = self._twins.setdefault((sequence, op or node.name()), id)
                 if other != id:
                     return other
             if is_custom:
                 self.custom[id] = _reads_saved(kind)
-        self.ops.append(op)
+        ops.append(op or node.name())
         self.sequences.append(sequence)
-        self.outputs.append(tuple(map(self._meta, node._input_metadata)))
+        metas = node._input_metadata
+        if len(metas) == 1:
+            meta = metas[0]
+            key = (*meta.shape, meta.dtype, meta.device)
+            self.outputs.append(self._metas.get(key) or self._metas_of(key, metas))
+        else:
+            self.outputs.append(self._metas_of(tuple((*each.shape, each.dtype, each.device) for each in metas), metas))
         self.targets.append(_UNSEEN)
-        saved = saved_rows(node, kind, self.tensors)
-        if saved:
+        if names and (saved := saved_rows(node, names, self.tensors)):
             self.saved[id] = saved
         if self._found is not None:
             self._found(id, sequence)
         return id
 
-    def _meta(self, meta: Any) -> TensorMeta:
-        key = (tuple(meta.shape), meta.dtype, meta.device)
-        known = self._metas.get(key)
-        if known is None:
-            shape = tuple(size if isinstance(size, int) else -1 for size in meta.shape)  # nested: sizes that vary
-            known = self._metas[key] = TensorMeta(shape, dtype_name(meta.dtype), device_name(meta.device))
+    def _metas_of(self, key: Any, metas: Any) -> tuple[TensorMeta, ...]:
+        """The outputs of a node; remembered, since most nodes of a graph are alike and share one object."""
+        known = self._metas[key] = tuple(
+            TensorMeta(
+                tuple(size if isinstance(size, int) else -1 for size in meta.shape),  # nested: sizes that vary
+                dtype_name(meta.dtype),
+                device_name(meta.device),
+            )
+            for meta in metas
+        )
         return known
 
     def graph(
@@ -142,6 +151,7 @@ class Walk:
             modules=dict(modules or {}),
             custom=dict(self.custom),
             times=dict(times or {}),
+            versions=dict(self.tensors.versions),
             roots=roots,
             tensors=self.tensors.refs(self._known),
         )
@@ -159,10 +169,10 @@ def _paused_gc() -> Iterator[None]:
             gc.enable()
 
 
-def _describe(kind: type) -> tuple[str, bool, bool]:
-    """The operator's name ("" where each node has its own), and whether the type is a leaf's or a custom Function's."""
-    name = kind.__name__
-    return "" if name == "CppFunction" else name, name == "AccumulateGrad", _torch.is_python_function(kind)
+def _describe(kind: type) -> tuple[str, bool, bool, Names]:
+    """The operator's name ("" where each node has its own), if it is a leaf's, if a custom Function's, what it saves."""
+    name, custom = kind.__name__, _torch.is_python_function(kind)
+    return "" if name == "CppFunction" else name, name == "AccumulateGrad", custom, saved_names(kind)
 
 
 def _reads_saved(kind: type) -> bool | None:
