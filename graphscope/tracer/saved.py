@@ -49,7 +49,12 @@ def saved_rows(node: Any, names: Names, tensors: Tensors) -> tuple[Row, ...]:
                 tensors.versions[counter] = version
                 version = _torch.expected_version(node, name, version)
             dtype = DTYPES.get(data.dtype) or dtype_name(data.dtype)
-            rows.append((label, data.shape, dtype, data.nbytes, storage, counter, version, False, False, known))
+            shape: tuple[int, ...]
+            try:
+                shape, size = data.shape, data.nbytes
+            except RuntimeError:  # nested tensors have no sizes
+                shape, size = (-1,), data.untyped_storage().nbytes()
+            rows.append((label, shape, dtype, size, storage, counter, version, False, False, known))
     return tuple(rows)
 
 

@@ -107,12 +107,17 @@ class Walk:
         ops.append(op or node.name())
         self.sequences.append(sequence)
         metas = node._input_metadata
-        if len(metas) == 1:
-            meta = metas[0]
-            key = (*meta.shape, meta.dtype, meta.device)
+        try:
+            if len(metas) == 1:
+                meta = metas[0]
+                key = (*meta.shape, meta.dtype, meta.device)
+            else:
+                key = tuple((*each.shape, each.dtype, each.device) for each in metas)
             self.outputs.append(self._metas.get(key) or self._metas_of(key, metas))
-        else:
-            self.outputs.append(self._metas_of(tuple((*each.shape, each.dtype, each.device) for each in metas), metas))
+        except RuntimeError:  # nested tensors have no sizes
+            self.outputs.append(
+                tuple(TensorMeta((-1,), dtype_name(each.dtype), device_name(each.device)) for each in metas)
+            )
         self.targets.append(_UNSEEN)
         if names and (saved := saved_rows(node, names, self.tensors)):
             self.saved[id] = saved
