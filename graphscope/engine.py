@@ -214,28 +214,38 @@ class Buffers:
         self.needed: set[int] = {node for node, reads in graph.custom.items() if reads is not False}
         self.unsure = frozenset(node for node, reads in graph.custom.items() if reads is None)
         self.gone: set[int] = set()
-        self.undated: dict[int, list[SavedTensor]] = defaultdict(list)
+        self.undated: dict[int, list[int]] = defaultdict(list)
         self.dated: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        for node, saved in graph.saved.items():
+        for node, counter, version, freed, hooked in _watched(graph):
             if graph.custom.get(node, True) is not False:
-                self._add(node, saved)
+                self.needed.add(node)
+                if freed:
+                    self.gone.add(node)
+                elif counter >= 0 and not hooked:
+                    if version is None:
+                        self.undated[node].append(counter)
+                    else:
+                        self.dated[counter].append((version, node))
         for pairs in self.dated.values():
-            pairs.sort()
-
-    def _add(self, node: int, saved: Iterable[SavedTensor]) -> None:
-        for each in saved:
-            self.needed.add(node)
-            if each.freed:
-                self.gone.add(node)
-            elif each.counter >= 0 and not each.hooked:
-                if each.version is None:
-                    self.undated[node].append(each)
-                else:
-                    self.dated[each.counter].append((each.version, node))
+            if len(pairs) > 1:
+                pairs.sort()
 
     def of(self, node: int) -> list[SavedTensor]:
         """What a node saved, in the order in which torch unpacks it: inputs of the operator before its results."""
         return sorted(self._graph.saved.get(node, ()), key=lambda saved: saved.name.startswith("result"))
+
+
+def _watched(graph: Graph) -> Iterator[tuple[int, int, int | None, bool, bool]]:
+    """Node, counter, version, freed and hooked of every saved tensor; making the objects took most of the time."""
+    rows = getattr(graph.saved, "_rows", None)
+    if rows is None:
+        for node, saved in graph.saved.items():
+            for each in saved:
+                yield node, each.counter, each.version, each.freed, each.hooked
+    else:
+        for node, saved in rows.items():
+            for each in saved:
+                yield node, each[5], each[6], each[7], each[8]
 
 
 @dataclass(slots=True)
@@ -306,9 +316,14 @@ class _State:
         buffers = self.engine.buffers
         bad: Bad = {}
         for node in (buffers.undated.keys() & runs) - self.stale:
-            dates = [self.writes[saved.counter][-1][0] for saved in buffers.undated[node] if self.writes[saved.counter]]
-            if dates:
-                bad[node] = ("stale", max(dates) > self.met[node])
+            late = [
+                position
+                for counter in buffers.undated[node]
+                for position, after, _ in self.writes.get(counter, ())
+                if self._follows(position, after, node, None)
+            ]
+            if late:
+                bad[node] = ("stale", node in self.engine.graph.times or max(late) > self.met[node])
         bad.update(dict.fromkeys(self.stale & runs, ("stale", True)))
         bad.update(dict.fromkeys(self.doubtful & runs, ("freed", False)))
         bad.update(dict.fromkeys(self.spent & runs, ("freed", True)))
@@ -361,6 +376,13 @@ class _State:
             return False
         return saved.version is None or saved.version < self.versions[saved.counter]
 
+    def _follows(self, position: int, after: int, node: int, version: int | None) -> bool:
+        """Whether a write came after the node saved: by version, else by time, else that cannot be ruled out."""
+        if version is not None:
+            return after > version
+        made = self.engine.graph.times.get(node)
+        return made is None or self.events[position].time > made
+
     def _freers(self, relevant: frozenset[int]) -> Iterator[Culprit]:
         """The earlier calls that release, if they run to their end, something that is needed."""
         for position, event in self.releases:
@@ -374,7 +396,7 @@ class _State:
         for node in (self.stale | self.engine.buffers.undated.keys()) & relevant:
             for saved in self.engine.buffers.of(node):
                 for position, after, write in self.writes.get(saved.counter, ()) if self._is_stale(saved) else ():
-                    if saved.version is None or after > saved.version:
+                    if self._follows(position, after, node, saved.version):
                         nodes[position].add(node)
                         writes[position][id(write)] = write
         for position, found in nodes.items():

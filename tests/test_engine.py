@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple, replace
+
 from graphscope.engine import Culprit, Verdict, simulate
 from graphscope.events import Backward, Event, InPlaceWrite, OptimizerStep, Write
-from graphscope.graph import Graph, Root, SavedTensor
+from graphscope.graph import Graph, Root, SavedColumn, SavedTensor
 from graphscope.location import Location
 from graphscope.trace import Trace
 
@@ -89,3 +91,51 @@ def test_assumed_steps_add_up() -> None:
     trace = Trace(TRUNK, (backward(2, retain_graph=True, ran=False), step, step, backward(3, ran=False)))
     verdict = simulate(trace)[1]
     assert (verdict.kind, verdict.version, culprits(verdict)) == ("stale", 2, [(1, "stale"), (2, "stale")])
+
+
+def test_write_to_a_tensor_of_unknown_version_counts_if_it_came_later() -> None:
+    undated = graph({1: (0,)}, {1: (saved(counter=1, version=None),)})
+    first, second = (replace(write(1, 0), time=time) for time in (1, 5))
+    assert not verdicts(undated, first, backward(1))[0].certain
+    known = replace(undated, times={1: 3})
+    assert verdicts(known, first, backward(1))[0].succeeds
+    assert culprits(verdicts(known, first, second, backward(1))[0]) == [(1, "stale")]
+
+
+def test_saved_rows_and_saved_tensors_say_the_same() -> None:
+    rows = {node: tuple(map(astuple, saved)) for node, saved in TRUNK.saved.items()}
+    columns = replace(TRUNK, saved=SavedColumn(rows))
+    for events in [(backward(2), backward(3)), (write(1, 0), backward(2))]:
+        assert verdicts(columns, *events) == verdicts(TRUNK, *events)
+
+
+def test_hooked_tensors_are_freed_but_have_no_version() -> None:
+    packed = graph({1: (0,)}, {1: (saved(counter=1, version=None, hooked=True),)})
+    assert [verdict.kind for verdict in verdicts(packed, write(1, 0), backward(1), backward(1))] == [None, "freed"]
+
+
+def test_failing_backward_frees_what_ran_before() -> None:
+    first, second, trunk = verdicts(TRUNK, write(1, 0), backward(2), backward(2), backward(1))
+    assert (first.node, second.kind, second.node) == (1, "freed", 2)
+    assert trunk.kind == "stale"
+
+
+def test_inputs_run_and_free_only_what_leads_to_them() -> None:
+    chain = graph({1: (0,), 2: (1,), 3: (2,)}, {node: (saved(counter=node),) for node in (1, 2, 3)})
+    assert verdicts(chain, backward(3, inputs=(2,), accumulates=False), backward(2))[1].succeeds
+    assert verdicts(chain, backward(3, inputs=(2,)), backward(2))[1].node == 2
+
+
+def test_root_without_a_graph_fails() -> None:
+    assert verdicts(TRUNK, backward(2, None), backward(2))[0].kind == "no graph"
+
+
+def test_buffers_freed_before_the_trace_have_no_culprit() -> None:
+    gone = graph({1: (0,)}, {1: (saved(freed=True),)})
+    verdict = verdicts(gone, backward(1))[0]
+    assert (verdict.kind, verdict.culprits, verdict.unseen) == ("freed", (), True)
+
+
+def test_all_culprits_are_named() -> None:
+    last = verdicts(TRUNK, backward(2), write(1, 0), write(2, 0), backward(3), backward(3))[-1]
+    assert culprits(last) == [(0, "freed"), (1, "stale"), (3, "freed")]
