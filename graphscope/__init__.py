@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .api import check, inspect, trace, watch
+    from .api import check, inspect, plan, trace, watch
     from .errors import GraphscopeError, GraphscopeWarning
     from .findings import Finding, Severity
     from .graph import Graph
@@ -16,6 +16,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "check": "api",
     "inspect": "api",
+    "plan": "api",
     "trace": "api",
     "watch": "api",
     "GraphscopeError": "errors",
@@ -34,6 +35,7 @@ __all__ = [
     "Severity",
     "check",
     "inspect",
+    "plan",
     "trace",
     "watch",
 ]

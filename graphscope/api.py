@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from .analyzer import analyze
 from .errors import GraphscopeWarning
+from .findings import Severity
 from .graph import Graph
 from .report import Report
-from .tracer import script, snapshot
+from .tracer import planning, script, snapshot
+from .tracer.planning import Plan
 from .tracer.watching import Watching
 
 if TYPE_CHECKING:
@@ -27,10 +29,18 @@ def check(*objects: Any, retain_graph: bool = False) -> Report:
     and that the optimizers step after the last. Each finding is also emitted as a GraphscopeWarning.
     Raises GraphscopeError when given something else, or no loss.
     """
-    report = analyze(snapshot.planned(objects, sys._getframe(1), retain_graph=retain_graph))
-    for finding in report.findings:
-        if finding.severity.value != "note":
-            warnings.warn(f"{finding.code}: {finding.message}", GraphscopeWarning, stacklevel=2)
+    return _warned(analyze(planning.assumed(objects, sys._getframe(1), retain_graph=retain_graph)))
+
+
+def plan() -> Plan:
+    """An empty plan of a training step, to be filled and checked: see ``Plan``."""
+    return Plan(lambda trace: _warned(analyze(trace)))
+
+
+def _warned(report: Report) -> Report:
+    """Emit what was found as Python warnings, at the line that asked for it."""
+    for finding in report.at_least(Severity.WARNING):
+        warnings.warn(f"{finding.code}: {finding.message}", GraphscopeWarning, stacklevel=3)
     return report
 
 

@@ -10,7 +10,11 @@ from .location import Location
 
 
 class Severity(Enum):
-    """*error*: torch raises, something meant to train does not, or a gradient is wrong; *warning*: legal, seldom meant; *note*: worth knowing."""
+    """How bad it is.
+
+    *error*: torch raises, or something meant to train does not, or a gradient is wrong; *warning*: legal, but
+    seldom meant; *note*: worth knowing.
+    """
 
     NOTE = "note"
     WARNING = "warning"

@@ -291,7 +291,7 @@ class Graph:
             return ()
 
     def save(self, path: str | Path) -> None:
-        """Write the graph to a file: ``.svg``, ``.png``, ``.pdf`` and ``.dot`` draw it, ``.json`` holds nodes and edges.
+        """Write the graph to a file: ``.svg``, ``.png``, ``.pdf``, ``.dot`` draw it, ``.json`` holds nodes and edges.
 
         Raises GraphscopeError for another suffix, and where the drawing fails.
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..engine import simulate
 from ..events import Backward, InPlaceWrite, OptimizerStep
 from ..findings import Finding, Fix, Place, Role, Severity
 from ..rule import Rule
@@ -51,9 +52,10 @@ class OutdatedWeights(Rule):
     def check(self, trace: Trace) -> Iterator[Finding]:
         """A warning for each backward whose gradient belongs to weights of an earlier step."""
         uses, writes = _uses(trace), _writes(trace)
+        raising = {verdict.event.time for verdict in simulate(trace) if not verdict.succeeds}
         seen = set()
         for event in trace.backwards:
-            if event.error is not None or not event.ran or event.location in seen or not event.accumulates:
+            if event.time in raising or event.error is not None or event.location in seen or not event.accumulates:
                 continue
             old = _outdated(trace, event, uses, writes)
             if old:
@@ -94,11 +96,12 @@ class OutdatedWeights(Rule):
 def _uses(trace: Trace) -> dict[int, list[int]]:
     """By parameter: the nodes that hand it its gradient."""
     owned = {id for optimizer in trace.optimizers for id in optimizer.parameters}
+    planned = not any(event.ran for event in trace.backwards)  # then all nodes are older than the plan
     leaves = {node: id for node, id in trace.graph.leaf_tensors.items() if id in owned}
     found: dict[int, list[int]] = {}
     for node, targets in enumerate(trace.graph.targets):
         for target, _ in targets:
-            if target in leaves and node in trace.graph.times:
+            if target in leaves and (node in trace.graph.times or planned):
                 found.setdefault(leaves[target], []).append(node)
     return found
 
@@ -112,7 +115,7 @@ def _outdated(
     for parameter, nodes in uses.items():
         times = [time for time in writes.get(parameter, ()) if time < event.time]
         for node in nodes:
-            made = trace.graph.times[node]
+            made = trace.graph.times.get(node, -1)
             if times and node in reached and made < times[-1]:
                 found[parameter] = (node, min(time for time in times if time > made))
                 break

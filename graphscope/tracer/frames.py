@@ -18,9 +18,9 @@ _LIBRARIES = tuple(
     {
         str(Path(folder).resolve()) + os.sep
         for folder in (
-            *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
-            Path(torch.__file__).parent,
-            Path(__file__).parent.parent,
+            *(sysconfig.get_path(name) or "" for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+            str(Path(torch.__file__).parent),
+            str(Path(__file__).parent.parent),
         )
         if folder
     }

@@ -79,7 +79,7 @@ class Names:
 
     def _name(self, name: str, value: Any, depth: int) -> None:
         if isinstance(value, nn.Module):
-            self._name_module(name, value)
+            self.name_module(name, value)
         elif isinstance(value, torch.optim.Optimizer):
             self._remember(value, name)
         elif isinstance(value, Tensor):
@@ -94,7 +94,8 @@ class Names:
             for key, element in list(vars(value).items())[:_LONGEST]:
                 self._name(f"{name}.{key}", element, depth - 1)
 
-    def _name_module(self, name: str, module: nn.Module) -> None:
+    def name_module(self, name: str, module: nn.Module) -> None:
+        """Name a module, unless it has a name already, and what it holds."""
         if self.of(module) is None:
             self._tops[id(module)] = (weakref.ref(module), name)
         top = self.of(module) or name

@@ -539,7 +539,7 @@ class Recorder:
         for watched in self._optimizers.values():
             watched.name = watched.name or self.names.of(watched.ref())
         optimizers = tuple(
-            OptimizerRef(w.id, w.name or f"optimizer {w.id + 1}", w.kind, w.groups, w.location)
+            OptimizerRef(w.id, w.name or f"optimizer_{w.id + 1}", w.kind, w.groups, w.location)
             for w in self._optimizers.values()
         )
         with _torch.without_modes():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import itertools
 from collections.abc import Callable, Iterator, Mapping
@@ -174,8 +175,9 @@ def _paused_gc() -> Iterator[None]:
             gc.enable()
 
 
+@functools.lru_cache(maxsize=512)
 def _describe(kind: type) -> tuple[str, bool, bool, Names]:
-    """The operator's name ("" where each node has its own), if it is a leaf's, if a custom Function's, what it saves."""
+    """The operator's name ("" where each node has its own), whether it is a leaf's or a custom one's, what it saves."""
     name, custom = kind.__name__, _torch.is_python_function(kind)
     return "" if name == "CppFunction" else name, name == "AccumulateGrad", custom, saved_names(kind)
 
