@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from .analyzer import analyze
 from .errors import GraphscopeWarning
-from .findings import Severity
 from .graph import Graph
 from .report import Report
 from .tracer import planning, script, snapshot
@@ -39,7 +38,7 @@ def plan() -> Plan:
 
 def _warned(report: Report) -> Report:
     """Emit what was found as Python warnings, at the line that asked for it."""
-    for finding in report.at_least(Severity.WARNING):
+    for finding in report.findings:
         warnings.warn(f"{finding.code}: {finding.message}", GraphscopeWarning, stacklevel=3)
     return report
 

@@ -50,12 +50,35 @@ class Place:
     label: str
 
 
+class Action(Enum):
+    """What an edit does to the statement at its location."""
+
+    RETAIN_GRAPH = "retain_graph"  # pass retain_graph=True to the backward or grad call there
+    SUM = "sum"  # drop the backward there and backpropagate its loss together with the one at `other`
+    MOVE_AFTER = "move_after"  # move the statement behind the one at `other`
+    DETACH = "detach"  # detach `name` before the statement uses it
+    CLONE = "clone"  # write to a clone of `name`
+    OUT_OF_PLACE = "out_of_place"  # the out-of-place form of the write there
+    NO_GRAD = "no_grad"  # put the statement under torch.no_grad()
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A change of the source that a fix asks for; ``other`` and ``name`` as its action says."""
+
+    action: Action
+    location: Location
+    other: Location | None = None
+    name: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Fix:
     """A way to mend it: ``title`` says what to type, at ``location`` where one line is meant.
 
     ``changes_gradients`` and ``checked`` are None where that was not examined; ``works`` is False for
     a popular remedy that would not help, with ``reason`` saying why. ``bytes`` is what it keeps in memory.
+    ``edits`` are what to change in the source, where that can be told; all of them belong together.
     """
 
     title: str
@@ -65,6 +88,7 @@ class Fix:
     works: bool = True
     reason: str | None = None
     bytes: int | None = None
+    edits: tuple[Edit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

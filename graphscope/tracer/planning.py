@@ -41,7 +41,8 @@ class Plan:
         inputs: Sequence[Tensor] | None = None,
     ) -> Plan:
         """Plan ``torch.autograd.backward(losses, ...)``; raises GraphscopeError for anything but tensors."""
-        return self._add(Planned(_tensors(losses), retain_graph, create_graph, inputs and _tensors(inputs)))
+        wanted = None if inputs is None else _tensors(inputs)
+        return self._add(Planned(_tensors(losses), retain_graph, create_graph, wanted))
 
     def grad(
         self,

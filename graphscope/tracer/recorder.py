@@ -39,6 +39,7 @@ from .sources import sources_of
 from .tensors import Tensors
 from .walk import Walk
 
+_MOST_RECORDED = 2_000_000  # calls, events and nodes: about 1 GB; nothing is recorded beyond
 _FEW_LOOKS, _MOST_LOOKS = 8, 64  # how often the user's variables are searched for names
 _CALL_IMPL = nn.Module._call_impl.__code__
 
@@ -75,6 +76,7 @@ class Recorder:
         self._times: dict[int, int] = {}
         self._optimizers: dict[int, _Watched] = {}
         self._looks = 0
+        self._full = False
         self._stepping: list[tuple[Tensor, int]] = []
         self._graded: tuple[int, ...] = ()
         self._left = False
@@ -140,10 +142,13 @@ class Recorder:
 
     @property
     def _off(self) -> bool:
-        return self.failure is not None or os.getpid() != self._process
+        return self._full or self.failure is not None or os.getpid() != self._process
 
     def _tick(self) -> int:
         self._time += 1
+        if not self._time % 1024 and self._time + len(self.walk.ops) > _MOST_RECORDED:
+            self._full = True
+            self.unseen[f"what came after step {self._step}: the recording had reached its limit"] = None
         return self._time - 1
 
     # Calls of torch functions

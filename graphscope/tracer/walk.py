@@ -43,7 +43,6 @@ class Walk:
         self._twins: dict[tuple[int, str], int] = {}
         self._leaves: dict[int, int] = {}
         self._metas: dict[Any, tuple[TensorMeta, ...]] = {}
-        self._kinds: dict[type, tuple[str, bool, bool, Names]] = {}
 
     def root(self, tensor: Tensor, name: str) -> Root:
         """The root of this tensor, with its graph walked; its node is None where it has no graph."""
@@ -83,7 +82,7 @@ class Walk:
     def _enter(self, node: Any) -> int:
         """The id of a node: a new row in every column if it was not met in an earlier walk."""
         kind = type(node)
-        op, is_leaf, is_custom, names = self._kinds.get(kind) or self._kinds.setdefault(kind, _describe(kind))
+        op, is_leaf, is_custom, names = _describe(kind)  # type: ignore[arg-type]  # types are hashable
         ops = self.ops
         id = len(ops)
         if is_leaf:

@@ -53,6 +53,8 @@ UNARY = (
     "{a}.exp()", "{a}.sin()", "{a}.relu()", "{a}.tanh()", "{a} * 2.0", "{a} + 1.0", "-{a}", "{a} ** 2", "{a}.sigmoid()",
     "{a}.clone()", "{a}.softmax(-1)", "{a}.sum()", "{a}.mean(0)", "{a} / 3.0", "{a}.square()", "{a}.abs().sqrt()",
     "{a}.cumsum(-1)", "torch.nn.functional.layer_norm({a}, (2,)[:{a}.dim()])", "{a}.norm()", "{a}.max(-1).values",
+    "{a}.expand(2, 2).sort(-1).values",
+    "torch.nn.functional.dropout({a})", "torch.linalg.qr({a}.expand(2, 2)).Q", "{a}.expand(2, 2)[torch.tensor([1, 0])]",
     "{a}.clone().relu_()", "{a}.clone().exp_()", "torch.sigmoid_({a}.clone())",
 )  # fmt: skip
 VIEWS = (
@@ -78,7 +80,7 @@ CUTS = (
 )
 CUSTOM = (
     "Reads.apply({a})", "Ignores.apply({a})", "ReadsNothing.apply({a})", "Pair.apply({a}, {b})[0]",
-    "sum(Pair.apply({a}, {b}))",
+    "sum(Pair.apply({a}, {b}))", "Pair.apply({a}, {b})[1]", "Doubtful.apply({a})",
 )  # fmt: skip
 WRAPPED = ("again({f}, {a})", "again_reentrant({f}, {a})", "on_cpu({f}, {a})", "again(lambda t: (t * {p}).exp(), {a})",
            "again_reentrant(lambda t: (t * {p}).exp(), {a})", "on_cpu(lambda t: (t * {p}).exp(), {a})")  # fmt: skip
@@ -115,9 +117,10 @@ class Writer:
 
     def make(self, source: str, *, tracked: bool = True) -> None:
         name = f"t{len(self.tensors)}"
-        self.add(source.format(a=self.recent(), b=self.recent(), f=self.function(), p=self.pick(self.leaves)), name)
+        a = self.recent()
+        self.add(source.format(a=a, b=self.recent(), f=self.function(), p=self.pick(self.leaves)), name)
         self.tensors.append(name)
-        if tracked:
+        if tracked and (self.tensors.index(a) == 0 or a in self.tracked or not self.choose(4)):
             self.tracked.append(name)
 
     def function(self) -> str:

@@ -16,6 +16,7 @@ from .programs import Call, Statement
 MESSAGES = {
     "Trying to backward through the graph a second time": "freed",
     "has been modified by an inplace operation": "stale",
+    "its base or another view of its base has been modified inplace": "stale",
     "does not require grad and does not have a grad_fn": "no graph",
     "When use_reentrant=True": "checkpoint",
 }

@@ -18,6 +18,8 @@ from .programs import Call
 from .world import READS_SAVED
 
 EXPECTED = re.compile(r"is at version (\d+); expected version (\d+)")
+MULTIPLE = "its base or another view of its base has been modified inplace"
+"""How torch refuses a view made by ``chunk`` or ``unbind`` once its base moved on, before it compares versions."""
 FAR = 1_000_000
 """A version that no program reaches."""
 
@@ -59,7 +61,7 @@ class Tracer:
         self.keep: list[Tensor] = []
 
     def before(self, position: int, call: Call, names: dict[str, Any]) -> None:
-        roots = tuple(Root(name, self.node(names[name]), 0) for name in call.roots)
+        roots = tuple(Root(name, self.node(names[name]), 0, names[name].output_nr) for name in call.roots)
         inputs = None if call.inputs is None else tuple(self.node(names[name]) for name in call.inputs)
         where = Location("program.py", position, position)
         self.events.append(
@@ -168,16 +170,43 @@ class Tracer:
         now = [data._version for data in datas]
         found = list(now)
         attribute = "saved_tensors" if name == "_raw_saved_tensors" else name.replace("_raw_saved_", "_saved_", 1)
+        if MULTIPLE in self.refusal(node, attribute):
+            return [self.tried(node, attribute, data) for data in datas]
         for position, data in enumerate(datas):
             set_version(data, FAR * (position + 1))
+        if MULTIPLE in self.refusal(node, attribute):  # noticed because the version is far off
+            self.restore(datas, now)
+            return now
         try:
             for _ in datas:
                 position, found[position] = self.complaint(node, attribute)
                 set_version(datas[position], found[position])
         finally:
-            for data, version in zip(datas, now, strict=True):
-                set_version(data, version)
+            self.restore(datas, now)
         return found
+
+    def restore(self, datas: list[Tensor], versions: list[int]) -> None:
+        for data, version in zip(datas, versions, strict=True):
+            set_version(data, version)
+
+    def refusal(self, node: Any, attribute: str) -> str:
+        try:
+            getattr(node, attribute)
+        except RuntimeError as error:
+            return str(error)
+        return ""
+
+    def tried(self, node: Any, attribute: str, data: Tensor) -> int:
+        """The version at which torch gives the tensor: for views that notice any other version before it is compared."""
+        now = data._version
+        try:
+            for version in range(now + 1):
+                set_version(data, version)
+                if not self.refusal(node, attribute):
+                    return version
+        finally:
+            set_version(data, now)
+        raise AssertionError(f"{node} gives {attribute} at no version")
 
     def complaint(self, node: Any, attribute: str) -> tuple[int, int]:
         """The position and expected version of the first saved tensor that torch finds at a wrong version."""

@@ -33,6 +33,10 @@ class Ignores(Reads):
         return grad * 2
 
 
+class Doubtful(Reads):
+    """Reads what it saved; the model is not told."""
+
+
 class ReadsNothing(Reads):
     """Reads, though it saved nothing."""
 
@@ -60,7 +64,13 @@ class Pair(torch.autograd.Function):
         return grad * first + other, grad * x + other
 
 
-READS_SAVED = {"Reads": True, "Ignores": False, "ReadsNothing": True, "Pair": True, "CheckpointFunction": True}
+READS_SAVED: dict[str, bool | None] = {"Doubtful": None} | {
+    "Reads": True,
+    "Ignores": False,
+    "ReadsNothing": True,
+    "Pair": True,
+    "CheckpointFunction": True,
+}
 
 
 def backward(roots: list[Tensor], **options: Any) -> None:
@@ -110,12 +120,37 @@ def again_reentrant(function: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
     return checkpoint(function, *inputs, use_reentrant=True)  # type: ignore[no-any-return]
 
 
+class Twice(nn.Sequential):
+    """Gives its input twice to the module in it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self[0](x, x)  # type: ignore[no-any-return]
+
+
+class Thrice(nn.Sequential):
+    """Gives its input three times to the attention in it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self[0](x, x, x)[0].clone()  # type: ignore[no-any-return]
+
+
+class First(nn.Module):
+    """The first of several results."""
+
+    def forward(self, results: tuple[Tensor, Tensor]) -> Tensor:
+        return results[0]
+
+
 NETS: dict[str, Callable[[], list[nn.Module]]] = {
     "linear": lambda: [nn.Linear(2, 2)],
     "deep": lambda: [nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 2)],
     "relu": lambda: [nn.Linear(2, 2), nn.ReLU(inplace=True)],
     "norm": lambda: [nn.LayerNorm(2), nn.Linear(2, 2, bias=False)],
     "dropout": lambda: [nn.Linear(2, 2), nn.Dropout(0.5), nn.GELU()],
+    "batch": lambda: [nn.BatchNorm1d(2), nn.Linear(2, 2)],
+    "bilinear": lambda: [Twice(nn.Bilinear(2, 2, 2)), nn.Sigmoid()],
+    "attention": lambda: [Thrice(nn.MultiheadAttention(2, 1)), nn.Linear(2, 2)],
+    "recurrent": lambda: [nn.GRU(2, 2), First()],
     "softmax": lambda: [nn.Linear(2, 3), nn.Softmax(-1), nn.Linear(3, 2)],
 }
 
@@ -153,5 +188,5 @@ def namespace() -> dict[str, Any]:
     """A fresh one, with the same random numbers every time."""
     torch.manual_seed(0)
     names = (backward, grad, step, hop, numpy_add, whole, on_cpu, again, again_reentrant, net, optimizer, leaf, data)
-    classes = (Reads, Ignores, ReadsNothing, Pair)
+    classes = (Reads, Ignores, ReadsNothing, Pair, Doubtful)
     return {"torch": torch, "no_grad": torch.no_grad} | {each.__name__: each for each in (*names, *classes)}
