@@ -17,7 +17,8 @@ class Write:
     """A tensor's memory was overwritten: its counter went from ``before`` to ``after``.
 
     ``hidden`` is a write that the counter of other tensors on the same ``storage`` does not see
-    (through ``.data``, a numpy array on the same memory).
+    (through ``.data``, a numpy array on the same memory). It covers ``bytes`` bytes of the storage from ``offset`` on.
+    ``moved`` means that no memory was written: the tensor was given another storage (``x.data = y``).
     """
 
     tensor: int
@@ -26,6 +27,9 @@ class Write:
     before: int
     after: int
     hidden: bool = False
+    offset: int = 0
+    bytes: int = 0
+    moved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +68,10 @@ class InPlaceWrite:
 
 @dataclass(frozen=True, slots=True)
 class OptimizerStep:
-    """``optimizer.step()``, with the parameters it overwrote, and those that had a ``grad`` (``graded``).
+    """``optimizer.step()``, with the parameters it overwrote.
 
-    ``ran`` is False if it is assumed.
+    ``graded`` are those that had a ``grad``, ``frozen`` those that did not require grad by then. ``ran``
+    is False if it is assumed.
     """
 
     time: int
@@ -75,6 +80,7 @@ class OptimizerStep:
     optimizer: int
     writes: tuple[Write, ...] = ()
     graded: tuple[int, ...] = ()
+    frozen: tuple[int, ...] = ()
     ran: bool = True
     thread: int = 0
 

@@ -70,7 +70,8 @@ class SavedTensor:
     when it was saved, None where torch does not tell. ``freed`` is whether the buffer was already
     released when the tracer first met the node. ``hooked`` means that saved-tensor hooks packed it
     (checkpoint, ``save_on_cpu``): its contents are then elsewhere and were not looked at, and its
-    shape is empty. ``tensor`` is the TensorRef it aliases, where that is known.
+    shape is empty. ``tensor`` is the TensorRef it aliases, where that is known. ``offset`` is where in its
+    storage it begins, in bytes.
     """
 
     name: str
@@ -83,6 +84,7 @@ class SavedTensor:
     freed: bool = False
     hooked: bool = False
     tensor: int | None = None
+    offset: int = 0
 
 
 class SavedColumn(Mapping[int, tuple[SavedTensor, ...]]):
@@ -175,7 +177,8 @@ class Graph:
     ``targets[i]`` holds one ``(target, output)`` pair for each input of node ``i``; the target is -1
     where that input needs no gradient. Nodes are built on demand, so that a graph of a million nodes
     costs little more than its columns. ``times`` tells when a node was made, on the timeline of a
-    recording; ``versions`` has the version of each counter when the graph was last walked.
+    recording, and ``callers`` from where, innermost first, beyond its own location. ``versions`` has the
+    version of each counter when the graph was last walked.
     """
 
     ops: Sequence[str] = ()
@@ -188,6 +191,7 @@ class Graph:
     modules: Mapping[int, str] = field(default_factory=dict)
     custom: Mapping[int, bool | None] = field(default_factory=dict)
     times: Mapping[int, int] = field(default_factory=dict)
+    callers: Mapping[int, tuple[Location, ...]] = field(default_factory=dict)
     versions: Mapping[int, int] = field(default_factory=dict)
     roots: tuple[Root, ...] = ()
     tensors: tuple[TensorRef, ...] = ()

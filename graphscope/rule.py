@@ -50,9 +50,9 @@ class Rule:
             name=self.name(),
             severity=severity or self.severity,
             message=message,
-            places=tuple(places),
+            places=tuple(dict.fromkeys(places)),
             confidence=confidence,
-            fixes=tuple(fixes),
+            fixes=tuple(dict.fromkeys(fixes)),
             nodes=tuple(nodes),
             facts=facts,
         )

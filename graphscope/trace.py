@@ -50,7 +50,7 @@ class Outcome:
     interrupted: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trace:
     """What the tracer saw of one program; everything right of it works from this alone.
 

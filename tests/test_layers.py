@@ -37,3 +37,10 @@ def test_help_rules_and_explain_import_no_torch():
 
 def test_usage_mistakes_are_told_before_torch_is_imported():
     assert loaded_by("inspect", "--format", "none", "train.py").endswith("[]\n")
+
+
+def test_public_names_are_what_they_say_whatever_was_imported_first():
+    program = (
+        "import graphscope.trace, graphscope; assert all(callable(getattr(graphscope, n)) for n in graphscope.__all__)"
+    )
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0

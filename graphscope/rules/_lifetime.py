@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from weakref import WeakKeyDictionary
 
 from ..engine import Culprit, Verdict, simulate
 from ..events import Backward, InPlaceWrite, OptimizerStep
@@ -11,11 +12,20 @@ from ..findings import Place, Role
 from ..location import Location
 from ..trace import Trace
 
+_verdicts: WeakKeyDictionary[Trace, tuple[Verdict, ...]] = WeakKeyDictionary()
+
+
+def verdicts(trace: Trace) -> tuple[Verdict, ...]:
+    """What becomes of each call, simulated once for all the rules that ask."""
+    if trace not in _verdicts:
+        _verdicts[trace] = simulate(trace)
+    return _verdicts[trace]
+
 
 def failures(trace: Trace, kind: str) -> list[Verdict]:
     """The calls that fail in this way: those that raised, those that are predicted to; once for each statement."""
     found: dict[Location, Verdict] = {}
-    for verdict in simulate(trace):
+    for verdict in verdicts(trace):
         raised = verdict.event.error is not None or not verdict.event.ran
         if verdict.kind == kind and raised:
             found.setdefault(verdict.event.location, verdict)
@@ -52,18 +62,30 @@ def cause_text(trace: Trace, culprit: Culprit) -> str:
             return "a statement"
 
 
-def made_at(trace: Trace, nodes: Iterable[int], besides: Iterable[Location]) -> list[Place]:
+def made_at(trace: Trace, event: Backward, nodes: Iterable[int], besides: Iterable[Location]) -> list[Place]:
     """The statements that made these nodes, other than ``besides``; those nearest to the loss first."""
     places: dict[Location, Place] = {}
     known = set(besides)
     for id in sorted(nodes, key=lambda id: -trace.graph.sequences[id]):
-        location = trace.graph.locations.get(id)
-        if location is None or location in known or location in places:
-            continue
         node = trace.graph.node(id)
         module = f" (in {node.module})" if node.module else ""
-        places[location] = Place(location, Role.CAUSE, f"`{node.label}`{module} was made here")
+        for location, role, label in _whence(trace, id, event, f"`{node.label}`{module} was made"):
+            if location not in known:
+                places.setdefault(location, Place(location, role, label))
     return list(places.values())
+
+
+def _whence(trace: Trace, node: int, event: Backward, what: str) -> list[tuple[Location, Role, str]]:
+    """Where a node was made: by which statement, and which one of the function that calls backward led there."""
+    location = trace.graph.locations.get(node)
+    if location is None:
+        return []
+    here = (event.location.file, event.location.function)
+    callers = trace.graph.callers.get(node, ())
+    outer = next((each for each in callers if (each.file, each.function) == here), callers[-1] if callers else None)
+    if outer is None or (location.file, location.function) == here:
+        return [(location, Role.CAUSE, f"{what} here")]
+    return [(outer, Role.CAUSE, f"{what} in this call"), (location, Role.RELATED, f"{what} here")]
 
 
 def joined_at(trace: Trace, event: Backward, culprits: Iterable[Culprit], besides: Iterable[Location]) -> list[Place]:
@@ -72,12 +94,11 @@ def joined_at(trace: Trace, event: Backward, culprits: Iterable[Culprit], beside
     known = set(besides)
     places: dict[Location, Place] = {}
     for id in sorted(_behind(trace, event) - old, reverse=True):
-        location = trace.graph.locations.get(id)
-        if location is None or location in known or location in places:
-            continue
         if any(target in old and trace.graph.sequences[target] >= 0 for target, _ in trace.graph.targets[id]):
-            label = f"`{trace.graph.node(id).label}` joins {call_text(event)} to that graph here"
-            places[location] = Place(location, Role.CAUSE, label)
+            what = f"`{trace.graph.node(id).label}` joins {call_text(event)} to that graph"
+            for location, role, label in _whence(trace, id, event, what):
+                if location not in known:
+                    places.setdefault(location, Place(location, role, label))
     return list(places.values())
 
 

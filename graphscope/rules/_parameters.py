@@ -17,10 +17,11 @@ _MOST_NAMES = 6
 def ungraded(trace: Trace, optimizer: OptimizerRef) -> tuple[int, ...]:
     """The optimizer's trainable parameters that no backward reached, and that had no ``grad`` at any of its steps.
 
-    () if it never stepped.
+    () if it never stepped. One that was frozen at some step is left out: someone meant it not to train.
     """
     steps = [step for step in trace.steps if step.optimizer == optimizer.id]
-    known = trace.ever_reached.union(*(step.graded for step in steps))
+    frozen = frozenset(id for step in steps for id in step.frozen)
+    known = trace.ever_reached.union(frozen, *(step.graded for step in steps))
     return tuple(
         id for id in optimizer.parameters if steps and id not in known and trace.graph.tensor(id).requires_grad
     )
@@ -64,7 +65,7 @@ def cut_places(found: Iterable[Cut]) -> list[Place]:
     for cut in found:
         labels = (
             (cut.call, what_cut(cut.call)),
-            (cut.exit, "it leaves torch here"),
+            (cut.exit if cut.returns else None, "it leaves torch here"),
             (cut.returns, "it comes back here as a constant, without its history"),
         )
         for call, label in labels:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from ..engine import Culprit, Verdict
 from ..events import Backward
-from ..findings import Confidence, Finding, Fix, Place, Role, Severity
-from ..location import Location
+from ..findings import Confidence, Finding, Place, Role, Severity
+from ..remedies import remedies
 from ..rule import Rule
 from ..trace import Trace
 from ._lifetime import call_text, failures, joined_at, made_at
@@ -70,7 +70,7 @@ class FreedGraph(Rule):
         }
         failure = Place(event.location, Role.FAILURE, f"{call_text(event)} needs the freed buffers here")
         nodes = sorted(shared)
-        made = made_at(trace, nodes, besides=freed)
+        made = made_at(trace, event, nodes, besides=freed)
         joined = joined_at(trace, event, culprits, besides=[*freed, *(place.location for place in made)])
         first = trace.graph.node(verdict.node) if verdict.node is not None else None
         return self.finding(
@@ -79,7 +79,7 @@ class FreedGraph(Rule):
             f"{f' (first {first.op})' if first else ''} that {_by(culprits)} freed",
             places=[failure, *freed.values(), *made[:_MOST_PLACES], *joined[:_MOST_PLACES]],
             confidence=Confidence.CERTAIN if verdict.certain else Confidence.LIKELY,
-            fixes=_fixes(trace, verdict, list(freed)),
+            fixes=remedies(trace, verdict),
             nodes=nodes,
             call=call_text(event),
             freed_by=tuple(map(_call, culprits)),
@@ -99,10 +99,3 @@ def _buffers(count: int) -> str:
 def _by(culprits: list[Culprit]) -> str:
     calls = list(dict.fromkeys(f"{_call(culprit)} at {culprit.event.location}" for culprit in culprits))
     return " and ".join(calls) or "an earlier backward, before the recording began,"
-
-
-def _fixes(trace: Trace, verdict: Verdict, freed: list[Location]) -> list[Fix]:
-    return [
-        *(Fix("backpropagate the sum of the losses, once", location=verdict.event.location) for _ in freed[:1]),
-        *(Fix("pass retain_graph=True", location=location) for location in freed),
-    ]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..events import Backward, InPlaceWrite
+from ..events import Backward, InPlaceWrite, Write
 from ..findings import Finding, Fix, Place, Role, Severity
+from ..graph import SavedTensor
 from ..rule import Rule
 from ..trace import Trace
 from ._lifetime import call_text
@@ -44,26 +45,29 @@ class HiddenWrite(Rule):
 
     def check(self, trace: Trace) -> Iterator[Finding]:
         """An error for each statement that secretly changed what a later backward used."""
-        savers: dict[int, list[int]] = {}
-        for node, saved in trace.graph.saved.items():
-            for each in saved:
-                if not each.freed and not each.hooked:
-                    savers.setdefault(each.storage, []).append(node)
+        hidden = [event for event in trace.events if isinstance(event, InPlaceWrite) and event.write.hidden]
+        storages = {event.write.storage for event in hidden}
+        savers = [
+            (node, each)
+            for node, saved in (trace.graph.saved.items() if hidden else ())
+            for each in saved
+            if each.storage in storages and not each.freed and not each.hooked
+        ]
         seen = set()
-        for event in trace.events:
-            if isinstance(event, InPlaceWrite) and event.write.hidden and event.location not in seen:
-                finding = self._finding(trace, event, savers.get(event.write.storage, []))
+        for event in hidden:
+            if event.location not in seen:
+                finding = self._finding(trace, event, [saver for saver in savers if _touches(event.write, saver[1])])
                 if finding is not None:
                     seen.add(event.location)
                     yield finding
 
-    def _finding(self, trace: Trace, event: InPlaceWrite, savers: list[int]) -> Finding | None:
-        before = [node for node in savers if trace.graph.times.get(node, event.time) < event.time]
+    def _finding(self, trace: Trace, event: InPlaceWrite, savers: list[tuple[int, SavedTensor]]) -> Finding | None:
+        before = [node for node, _ in savers if trace.graph.times.get(node, event.time) < event.time]
         used = _first_use(trace, event, before)
         if used is None:
             return None
         backward, node = used[0], trace.graph.node(used[1])
-        saved = next(each for each in node.saved if each.storage == event.write.storage)
+        saved = next(each for id, each in savers if id == node.id)
         places = [Place(event.location, Role.CAUSE, f"`{event.op}` writes to its memory here, unseen by autograd")]
         if node.location is not None:
             places.append(Place(node.location, Role.RELATED, f"`{node.label}` saved it here"))
@@ -80,6 +84,14 @@ class HiddenWrite(Rule):
             node=node.op,
             saved=saved.name,
         )
+
+
+def _touches(write: Write, saved: SavedTensor) -> bool:
+    """Whether a write changed what was saved: other rows of the same memory do not count."""
+    if write.moved:
+        return write.tensor == saved.tensor
+    begin, end = write.offset, write.offset + write.bytes
+    return write.storage == saved.storage and begin < saved.offset + saved.bytes and saved.offset < end
 
 
 def _first_use(trace: Trace, event: InPlaceWrite, savers: list[int]) -> tuple[Backward, int] | None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 
-from ..engine import simulate
 from ..events import Backward, InPlaceWrite, OptimizerStep
 from ..findings import Finding, Fix, Place, Role, Severity
 from ..rule import Rule
 from ..trace import Trace
-from ._lifetime import call_text
+from ._lifetime import call_text, verdicts
 from ._parameters import listed
 
 
@@ -52,7 +52,7 @@ class OutdatedWeights(Rule):
     def check(self, trace: Trace) -> Iterator[Finding]:
         """A warning for each backward whose gradient belongs to weights of an earlier step."""
         uses, writes = _uses(trace), _writes(trace)
-        raising = {verdict.event.time for verdict in simulate(trace) if not verdict.succeeds}
+        raising = {verdict.event.time for verdict in verdicts(trace) if not verdict.succeeds}
         seen = set()
         for event in trace.backwards:
             if event.time in raising or event.error is not None or event.location in seen or not event.accumulates:
@@ -94,15 +94,15 @@ class OutdatedWeights(Rule):
 
 
 def _uses(trace: Trace) -> dict[int, list[int]]:
-    """By parameter: the nodes that hand it its gradient."""
-    owned = {id for optimizer in trace.optimizers for id in optimizer.parameters}
+    """By node: the parameters of optimizers that it hands a gradient."""
     planned = not any(event.ran for event in trace.backwards)  # then all nodes are older than the plan
+    owned = {id for optimizer in trace.optimizers for id in optimizer.parameters}
     leaves = {node: id for node, id in trace.graph.leaf_tensors.items() if id in owned}
     found: dict[int, list[int]] = {}
     for node, targets in enumerate(trace.graph.targets):
         for target, _ in targets:
             if target in leaves and (node in trace.graph.times or planned):
-                found.setdefault(leaves[target], []).append(node)
+                found.setdefault(node, []).append(leaves[target])
     return found
 
 
@@ -111,14 +111,14 @@ def _outdated(
 ) -> dict[int, tuple[int, int]]:
     """By parameter: a node behind the backward that used it, and when it was first overwritten after that."""
     reached = trace.graph.reachable(root.node for root in event.roots if root.node is not None)
-    found = {}
-    for parameter, nodes in uses.items():
-        times = [time for time in writes.get(parameter, ()) if time < event.time]
-        for node in nodes:
-            made = trace.graph.times.get(node, -1)
-            if times and node in reached and made < times[-1]:
-                found[parameter] = (node, min(time for time in times if time > made))
-                break
+    found: dict[int, tuple[int, int]] = {}
+    for node in sorted(reached & uses.keys()):
+        made = trace.graph.times.get(node, -1)
+        for parameter in uses[node]:
+            times = writes.get(parameter, [])
+            following = bisect_right(times, made)
+            if parameter not in found and following < len(times) and times[following] < event.time:
+                found[parameter] = (node, times[following])
     return found
 
 
@@ -129,7 +129,7 @@ def _writes(trace: Trace) -> dict[int, list[int]]:
         if isinstance(event, OptimizerStep):
             for write in event.writes:
                 found.setdefault(write.tensor, []).append(event.time)
-        elif isinstance(event, InPlaceWrite):
+        elif isinstance(event, InPlaceWrite) and event.op.endswith("_"):  # by hand; an embedding renorms its own table
             found.setdefault(event.write.tensor, []).append(event.time)
     return found
 

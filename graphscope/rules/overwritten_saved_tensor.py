@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..engine import Culprit, Verdict
-from ..events import InPlaceWrite, OptimizerStep
-from ..findings import Confidence, Finding, Fix, Place, Role, Severity
-from ..location import Location
+from ..events import OptimizerStep
+from ..findings import Confidence, Finding, Place, Role, Severity
+from ..remedies import remedies
 from ..rule import Rule
 from ..trace import Trace
 from ._lifetime import call_text, cause_text, failures
@@ -74,7 +74,7 @@ class OverwrittenSavedTensor(Rule):
             f"{_by(trace, writers)}, and {call_text(event)} {'needs' if event.ran else 'would need'} the old value",
             places=places,
             confidence=Confidence.CERTAIN if verdict.certain else Confidence.LIKELY,
-            fixes=_fixes(writers, event.location),
+            fixes=remedies(trace, verdict),
             nodes=(verdict.node,),
             tensor=name,
             node=node.op,
@@ -102,13 +102,3 @@ def _wrote(trace: Trace, culprit: Culprit) -> str:
 def _by(trace: Trace, writers: list[Culprit]) -> str:
     said = dict.fromkeys(f"{cause_text(trace, culprit)} at {culprit.event.location}" for culprit in writers)
     return " and ".join(said) or "at a place that was not seen"
-
-
-def _fixes(writers: list[Culprit], failure: Location) -> list[Fix]:
-    fixes = []
-    for culprit in writers:
-        if isinstance(culprit.event, OptimizerStep):
-            fixes.append(Fix(f"move the step after {failure}", location=culprit.event.location))
-        elif isinstance(culprit.event, InPlaceWrite):
-            fixes.append(Fix("write the out-of-place form, which makes a new tensor", location=culprit.event.location))
-    return fixes

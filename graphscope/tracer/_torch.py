@@ -76,6 +76,18 @@ def storage_start(tensor: Tensor) -> int:
         return 0
 
 
+def extent(tensor: Tensor) -> tuple[tuple[int, ...], int, int]:
+    """A tensor's shape, its size in bytes, and where in its storage it begins, in bytes."""
+    try:
+        return tensor.shape, tensor.nbytes, int(tensor.storage_offset()) * tensor.itemsize
+    except (RuntimeError, NotImplementedError):
+        pass
+    try:  # nested tensors have no sizes
+        return (-1,), tensor.untyped_storage().nbytes(), 0
+    except (RuntimeError, NotImplementedError):  # sparse ones have no storage
+        return tuple(tensor.shape), 0, 0
+
+
 def storage_watch(tensor: Tensor) -> Callable[[], bool]:
     """A function that tells whether the tensor's storage is gone, without keeping it alive."""
     from torch.multiprocessing.reductions import StorageWeakRef

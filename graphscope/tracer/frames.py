@@ -32,6 +32,7 @@ class Frames:
 
     def __init__(self, root: str | None = None) -> None:
         self.root = root or os.getcwd()
+        self.edge: CodeType | None = None  # the frame that runs the program: those outside it are not the program's
         # Keyed by id(): hashing a code object is slow. The value keeps the object, so that the id stays its own.
         self._user: dict[int, tuple[bool, CodeType]] = {}
         self._locations: dict[tuple[int, int], Location] = {}
@@ -46,7 +47,7 @@ class Frames:
     def user(self, frame: FrameType | None) -> FrameType | None:
         """The innermost frame of the user's, this one or one that called it."""
         known = self._user
-        while frame is not None:
+        while frame is not None and frame.f_code is not self.edge:
             entry = known.get(id(frame.f_code))
             if entry[0] if entry is not None else self.is_user(frame.f_code):
                 return frame

@@ -80,6 +80,18 @@ _SKIP = {
     "_has_compatible_shallow_copy_type",
     "_record_function_enter_new",
     "requires_grad_",
+    "zeros_like",  # of a tensor these take the shape only
+    "ones_like",
+    "empty_like",
+    "full_like",
+    "rand_like",
+    "randn_like",
+    "randint_like",
+    "new_zeros",
+    "new_ones",
+    "new_empty",
+    "new_full",
+    "new_tensor",
 }
 _DERIVED = {"T", "mT", "H", "mH", "real", "imag"}  # attributes that are new tensors with a history
 _SET = {"set_", "swap_tensors"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
+import sys
 import weakref
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from ..trace import ModuleRef
 from .tensors import Tensors
 
+_REFERENCES_OF_OURS = 3  # to ``frame.f_locals``: the frame's, our variable's, and the one that getrefcount is given
 _LONGEST = 64  # elements of a list, or attributes of an object, that are looked at for names
 _LIBRARY_OBJECTS = ("torch", "numpy", "builtins", "collections", "typing", "types", "functools", "itertools", "abc")
 
@@ -133,12 +135,13 @@ def _namespaces(frame: FrameType) -> Iterator[Mapping[str, Any]]:
 
     Up to Python 3.12 ``f_locals`` of a function fills a dict that the frame keeps, and with it every
     value, until the function returns: it is emptied again, so that nothing lives longer than it would.
+    Unless somebody else has it: the program's own ``locals()`` is this very dict.
     """
     if frame.f_locals is not frame.f_globals:
         variables = frame.f_locals
         optimized = frame.f_code.co_flags & inspect.CO_OPTIMIZED
         copied = dict(variables)
-        if optimized and type(variables) is dict:
+        if optimized and type(variables) is dict and sys.getrefcount(variables) <= _REFERENCES_OF_OURS:
             variables.clear()
         yield copied
         copied.clear()

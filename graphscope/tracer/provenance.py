@@ -12,6 +12,7 @@ from torch import Tensor
 from . import _torch
 
 _NONE: frozenset[int] = frozenset()
+_WRITERS = {"copyto", "put", "place", "putmask", "put_along_axis", "fill_diagonal"}
 _MOST_NUMBERS = 4096
 _MOST_ELEMENTS = 256
 _TELLING = 8  # elements of a tensor of unknown origin that are compared with numbers that left torch
@@ -51,11 +52,32 @@ class TracedArray(np.ndarray):
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         sources, written = _origins((args, kwargs))
         result = function(*_plain(args), **_plain(kwargs))
+        if function.__name__ in _WRITERS and args and isinstance(args[0], TracedArray):
+            args[0]._was_written()
+        if isinstance(kwargs.get("out"), TracedArray):
+            kwargs["out"]._was_written()
+            return kwargs["out"]
         return _traced(result, sources, written)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         super().__setitem__(_plain(key), _plain(value))
         self.sources = self.sources | _origins(value)[0]
+        self._was_written()
+
+    def fill(self, *args: Any) -> None:  # noqa: D102  # as numpy's
+        super().fill(*args)
+        self._was_written()
+
+    def sort(self, *args: Any, **options: Any) -> None:  # noqa: D102  # as numpy's
+        super().sort(*args, **options)
+        self._was_written()
+
+    def partition(self, *args: Any, **options: Any) -> None:  # noqa: D102  # as numpy's
+        super().partition(*args, **options)
+        self._was_written()
+
+    def put(self, *args: Any, **options: Any) -> None:  # noqa: D102  # as numpy's
+        super().put(*args, **options)
         self._was_written()
 
     def __reduce_ex__(self, protocol: Any) -> Any:

@@ -18,6 +18,7 @@ import threading
 import traceback
 import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -41,6 +42,7 @@ from .walk import Walk
 
 _MOST_RECORDED = 2_000_000  # calls, events and nodes: about 1 GB; nothing is recorded beyond
 _FEW_LOOKS, _MOST_LOOKS = 8, 64  # how often the user's variables are searched for names
+_OURS = str(Path(__file__).parent)
 _CALL_IMPL = nn.Module._call_impl.__code__
 
 
@@ -52,6 +54,7 @@ class _Watched:
         self.kind = type(optimizer).__name__
         self.name: str | None = None
         self.groups: tuple[tuple[int, ...], ...] = ()
+        self.held: list[int] = []
 
 
 class Recorder:
@@ -70,8 +73,9 @@ class Recorder:
         self._time = 0
         self._step = 0
         self._busy = 0  # inside library code whose calls are not the user's: an optimizer's step, a backward
-        self._made: dict[int, tuple[Location, int, int]] = {}
+        self._made: dict[int, tuple[Location, int, int, tuple[Location, ...]]] = {}
         self._places: dict[int, Location] = {}
+        self._callers: dict[int, tuple[Location, ...]] = {}
         self._modules: dict[int, str] = {}
         self._times: dict[int, int] = {}
         self._optimizers: dict[int, _Watched] = {}
@@ -79,6 +83,7 @@ class Recorder:
         self._full = False
         self._stepping: list[tuple[Tensor, int]] = []
         self._graded: tuple[int, ...] = ()
+        self._frozen: tuple[int, ...] = ()
         self._left = False
         self._kinds: dict[Any, Kind] = {}
         self._mode = _Mode(self)
@@ -121,9 +126,9 @@ class Recorder:
         original = torch.autograd.Function.__dict__["apply"]
         recorder = self
 
-        @functools.wraps(original.__func__)
+        @functools.wraps(original.__get__(None, torch.autograd.Function))  # a C method since 2.14
         def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-            function = functools.partial(original.__func__, cls)
+            function = original.__get__(None, cls)
             return recorder._watch(function, Kind.CALL, cls.__name__, args, kwargs)
 
         torch.autograd.Function.apply = classmethod(apply)  # type: ignore[assignment,method-assign]
@@ -210,25 +215,32 @@ class Recorder:
             if len(args) < 2 or args[1] is None:
                 self.events.append(ZeroGrad(self._tick(), self._step, location, (number,)))
             return result
-        known = tuple([self._input(each, location) for each in inputs])
+        first_seen = location if op.endswith("_") else None  # where ``torch.nn.init`` fills it, a parameter is made
+        known = tuple([self._input(each, location, first_seen) for each in inputs])
         certain = self.provenance.of_arrays((args, kwargs)) if kind is Kind.ENTER else frozenset()
         likely = self.provenance.of_numbers(args) - certain
-        for tensor, number, before in zip(inputs, known, versions, strict=False):
+        written = []
+        for tensor, number, before in zip(inputs, known, versions, strict=True):
             if _torch.version(tensor) != before:
+                written.append(tensor)
                 self._wrote(op, tensor, number, before, location)
         if kind is Kind.SET_DATA:
             row = self.tensors.locate(known[0], inputs[0])
-            write = Write(known[0], row.storage, row.counter, row.version, row.version, hidden=True)
-            self.events.append(InPlaceWrite(self._tick(), self._step, location, f"{op} =", write))
+            if self._is_direct():
+                write = Write(known[0], row.storage, row.counter, row.version, row.version, hidden=True, moved=True)
+                self.events.append(InPlaceWrite(self._tick(), self._step, location, f"{op} =", write))
             return result
         outputs: list[Tensor] = []
         if kind is Kind.LEAVE:
             result = self.provenance.left(result, known[0])
         else:
             _flatten((result,), outputs)
+            outputs += [each for each in written if not any(each is output for output in outputs)]
         made = tuple([self.tensors.number(each, location) for each in outputs])
         if kind is Kind.DATA and outputs:
             self.tensors.locate(known[0], inputs[0])
+            self.tensors.locate(made[0], outputs[0], own_counter=True)
+        elif certain and outputs:
             self.tensors.locate(made[0], outputs[0], own_counter=True)
         elif op == "detach" and outputs and self.tensors.rows[known[0]].counter >= 0:
             self.tensors.rows[made[0]].counter = self.tensors.rows[known[0]].counter
@@ -255,12 +267,12 @@ class Recorder:
             )
         return result
 
-    def _input(self, tensor: Tensor, location: Location) -> int:
+    def _input(self, tensor: Tensor, location: Location, made_at: Location | None) -> int:
         """The number of a tensor that goes into a call; its origin is looked for if it was never seen before."""
         number = self.tensors.known(tensor)
         if number is not None:
             return number
-        number = self.tensors.number(tensor, location)
+        number = self.tensors.number(tensor, made_at)
         with _torch.without_modes():
             sources = self.provenance.of_values(tensor) if not tensor.requires_grad else frozenset()
         if sources:
@@ -290,14 +302,16 @@ class Recorder:
         last = _torch.next_sequence()
         if first == last:
             return None
+        callers = tuple(map(self.frames.location, self.frames.stack(frame)))[1:]
         module = 0
         while frame is not None:
             if frame.f_code is _CALL_IMPL:
                 module = id(frame.f_locals["self"])
                 break
             frame = frame.f_back
+        made = (location, module, self._time, callers)
         for sequence in range(first, last):
-            self._made.setdefault(sequence, (location, module, self._time))
+            self._made.setdefault(sequence, made)
         return last - 1
 
     def _found(self, node: int, sequence: int) -> None:
@@ -305,6 +319,8 @@ class Recorder:
         made = self._made.get(sequence)
         if made is not None:
             self._places[node], self._times[node] = made[0], made[2]
+            if made[3]:
+                self._callers[node] = made[3]
             path = self.names.path(made[1])
             if path is not None:
                 self._modules[node] = path
@@ -320,8 +336,18 @@ class Recorder:
                 row.counter = self.tensors.rows[known].counter
         row = self.tensors.locate(number, tensor)
         hidden = row.counter != self.tensors.place(tensor)[1]
-        write = Write(number, row.storage, row.counter, before, row.version, hidden)
+        if hidden and not self._is_direct():  # a library's own doing, such as gradcheck's, which takes it back
+            return
+        _, bytes, offset = _torch.extent(tensor)
+        write = Write(number, row.storage, row.counter, before, row.version, hidden, offset, bytes)
         self.events.append(InPlaceWrite(self._tick(), self._step, location, op, write))
+
+    def _is_direct(self) -> bool:
+        """Whether the user's own code called the function that is being recorded."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename.startswith(_OURS):
+            frame = frame.f_back
+        return frame is not None and self.frames.is_user(frame.f_code)
 
     def _array_written(self, array: TracedArray) -> None:
         """An array on a tensor's memory was written, which no version counter sees."""
@@ -338,7 +364,16 @@ class Recorder:
                 begin = _torch.storage_start(tensor)
                 if begin <= start < begin + tensor.untyped_storage().nbytes():
                     row = self.tensors.locate(source, tensor)
-                    write = Write(source, row.storage, row.counter, row.version, row.version, hidden=True)
+                    write = Write(
+                        source,
+                        row.storage,
+                        row.counter,
+                        row.version,
+                        row.version,
+                        hidden=True,
+                        offset=start - begin,
+                        bytes=array.nbytes,
+                    )
                     self.events.append(InPlaceWrite(self._tick(), self._step, location, "numpy", write))
 
     # Backward
@@ -448,7 +483,9 @@ class Recorder:
             watched = _Watched(len(self._optimizers), optimizer, location)
             self._optimizers[id(optimizer)] = watched
         groups = optimizer.param_groups
-        if tuple(len(group["params"]) for group in groups) != tuple(map(len, watched.groups)):
+        held = [id(each) for group in groups for each in group["params"]]
+        if held != watched.held:
+            watched.held = held
             watched.groups = tuple(tuple(self.tensors.number(each) for each in group["params"]) for group in groups)
         return watched
 
@@ -461,6 +498,7 @@ class Recorder:
             self._stepping = [(each, _torch.version(each)) for each in held]
             with _torch.without_modes():
                 self._graded = tuple(self.tensors.number(each) for each in held if each.grad is not None)
+                self._frozen = tuple(self.tensors.number(each) for each in held if not each.requires_grad)
         if len(args) + len(kwargs) == 1:  # no closure: what runs until the step ends is torch's own
             self._left = _torch.pop_mode_if_innermost(self._mode)
 
@@ -481,7 +519,7 @@ class Recorder:
                     writes.append(Write(number, row.storage, row.counter, before, row.version))
             self._stepping = []
             self.events.append(
-                OptimizerStep(self._tick(), self._step, location, watched.id, tuple(writes), self._graded)
+                OptimizerStep(self._tick(), self._step, location, watched.id, tuple(writes), self._graded, self._frozen)
             )
             self._step += 1
 
@@ -524,7 +562,9 @@ class Recorder:
                 location = self.frames.here(sys._getframe(2))
                 sources = self.provenance.of_arrays(array)
                 if location is not None and sources:
-                    self._came_in("from_numpy", location, self.tensors.number(result, location), sources)
+                    number = self.tensors.number(result, location)
+                    self.tensors.locate(number, result, own_counter=True)  # the memory is shared, the counter is not
+                    self._came_in("from_numpy", location, number, sources)
         return result
 
     def _refused(self, op: str, inputs: list[Tensor], error: Exception) -> None:
@@ -550,7 +590,7 @@ class Recorder:
         with _torch.without_modes():
             modules = self.names.modules()
             roots = tuple({r: None for e in self.events if isinstance(e, Backward) for r in e.roots})
-            graph = self.walk.graph(roots, self._places, self._modules, self._times)
+            graph = self.walk.graph(roots, self._places, self._modules, self._times, self._callers)
         events = tuple(_that_matter(self.events, self.walk))
         named = [event.location for event in events]
         named += [call.location for call in self.calls if call.location is not None]
@@ -610,7 +650,8 @@ def _with_error(event: Backward, error: BaseException) -> Backward:
 def _that_matter(events: list[Event], walk: Walk) -> Iterator[Event]:
     """The events without the writes to memory that no node saved and no leaf lives in."""
     storages = {row[4] for saved in walk.saved.values() for row in saved}
+    opaque = any(row[8] for saved in walk.saved.values() for row in saved)  # checkpoints do not show what they saved
     storages |= {walk.tensors.rows[number].storage for number in walk.leaf_tensors.values()}
     for event in events:
-        if not isinstance(event, InPlaceWrite) or event.write.storage in storages:
+        if not isinstance(event, InPlaceWrite) or opaque or event.write.storage in storages:
             yield event

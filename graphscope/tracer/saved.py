@@ -9,7 +9,7 @@ from torch import Tensor
 from . import _torch
 from .tensors import DTYPES, Tensors, dtype_name
 
-Row = tuple[str, tuple[int, ...], str, int, int, int, int | None, bool, bool, int | None]
+Row = tuple[str, tuple[int, ...], str, int, int, int, int | None, bool, bool, int | None, int]
 """The fields of SavedTensor, in order."""
 
 Names = tuple[tuple[str, str], ...]
@@ -49,12 +49,8 @@ def saved_rows(node: Any, names: Names, tensors: Tensors) -> tuple[Row, ...]:
                 tensors.versions[counter] = version
                 version = _torch.expected_version(node, name, version)
             dtype = DTYPES.get(data.dtype) or dtype_name(data.dtype)
-            shape: tuple[int, ...]
-            try:
-                shape, size = data.shape, data.nbytes
-            except RuntimeError:  # nested tensors have no sizes
-                shape, size = (-1,), data.untyped_storage().nbytes()
-            rows.append((label, shape, dtype, size, storage, counter, version, False, False, known))
+            shape, size, offset = _torch.extent(data)
+            rows.append((label, shape, dtype, size, storage, counter, version, False, False, known, offset))
     return tuple(rows)
 
 
@@ -79,4 +75,4 @@ def _row_of_absent(node: Any, name: str, label: str, saved: Any) -> Row | None:
 
 
 def _empty(label: str, *, freed: bool = False, hooked: bool = False) -> Row:
-    return (label, (), "", 0, -1, -1, None, freed, hooked, None)
+    return (label, (), "", 0, -1, -1, None, freed, hooked, None, 0)

@@ -29,6 +29,7 @@ def run(target: str, args: list[str], *, module: bool = False) -> Trace:
     if not module:
         _refuse_what_is_no_script(target)
     recorder = Recorder(os.getcwd())
+    recorder.frames.edge = execute.__code__
     saved = sys.argv[:], sys.path[:], sys.modules["__main__"]
     process, others = os.getpid(), set(threading.enumerate())
     main = types.ModuleType("__main__")

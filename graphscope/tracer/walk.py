@@ -143,6 +143,7 @@ class Walk:
         locations: Mapping[int, Location] | None = None,
         modules: Mapping[int, str] | None = None,
         times: Mapping[int, int] | None = None,
+        callers: Mapping[int, tuple[Location, ...]] | None = None,
     ) -> Graph:
         """What was walked so far, as plain data."""
         return Graph(
@@ -156,6 +157,7 @@ class Walk:
             modules=dict(modules or {}),
             custom=dict(self.custom),
             times=dict(times or {}),
+            callers=dict(callers or {}),
             versions=dict(self.tensors.versions),
             roots=roots,
             tensors=self.tensors.refs(self._known),

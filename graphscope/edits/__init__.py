@@ -1,0 +1,50 @@
+"""Edits of Python source that fixes ask for; all that is not edited stays as it is, to the byte."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+
+import libcst
+
+from ..findings import Action, Edit
+from ._calls import add_up, retain
+from ._detach import detach
+from ._source import Refused, Source, Splice
+from ._statements import clone, move_after, no_grad
+from ._writes import out_of_place
+
+
+def apply(source: str, edits: Sequence[Edit]) -> str | None:
+    """The source with all of these edits made, None where one of them cannot be made safely.
+
+    The lines of all edits are those of ``source``; their files are not looked at.
+    """
+    try:
+        parsed = Source(source)
+        text = parsed.spliced([splice for splice in _splices(parsed, edits)])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(text)
+    except (Refused, libcst.ParserSyntaxError, SyntaxError, ValueError):
+        return None
+    return text if text != source else None
+
+
+def _splices(source: Source, edits: Sequence[Edit]) -> Iterator[Splice]:
+    edits = tuple(dict.fromkeys(edits))
+    yield from add_up(source, [edit for edit in edits if edit.action is Action.SUM])
+    for edit in edits:
+        if edit.action is not Action.SUM:
+            yield from _ACTIONS[edit.action](source, edit)
+
+
+_ACTIONS: dict[Action, Callable[[Source, Edit], Iterator[Splice]]] = {
+    Action.RETAIN_GRAPH: retain,
+    Action.MOVE_AFTER: move_after,
+    Action.DETACH: detach,
+    Action.CLONE: clone,
+    Action.OUT_OF_PLACE: out_of_place,
+    Action.NO_GRAD: no_grad,
+}

@@ -1,0 +1,88 @@
+"""Edits of whole statements: move one, wrap one, put one before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ..findings import Edit
+from ._source import Refused, Source, Splice, bound, descendants, dotted, names
+
+
+def move_after(source: Source, edit: Edit) -> Iterator[Splice]:
+    """Move a statement, with the comment on its line, behind another one of the same block."""
+    if edit.other is None:
+        raise Refused("moved to where?")
+    moved = source.alone(source.statement(edit.location.line))
+    other = source.alone(source.statement(edit.other.line))
+    if moved is other or source.block(moved) is not source.block(other) or source.start(moved) > source.start(other):
+        raise Refused("not before it in the same block")
+    if not isinstance(moved.body[0], cst.Expr | cst.Assign | cst.AugAssign):
+        raise Refused("not a statement to move")
+    _check_free(source, moved, other)
+    start, end = source.line_start(source.start(moved)), source.line_end(source.end(moved))
+    at = source.line_end(source.end(other))
+    text = source.between(start, end)
+    if source.between(at - 1, at) != "\n":
+        text = source.module.default_newline + text.rstrip("\r\n")
+    yield Splice(start, end)
+    yield Splice(at, at, text)
+
+
+def _check_free(source: Source, moved: cst.CSTNode, other: cst.CSTNode) -> None:
+    """Refuse where a name ties the statement to one that it would pass."""
+    gives, takes = bound(moved), names(moved)
+    for each in source.nodes:
+        if isinstance(each, cst.BaseSmallStatement | cst.BaseCompoundStatement) and (
+            source.end(moved) <= source.start(each) <= source.start(other)
+        ):
+            if isinstance(each, cst.Return | cst.Raise | cst.Break | cst.Continue):
+                raise Refused("it would not always be reached")
+            if gives & names(each) or takes & bound(each):
+                raise Refused("a name is needed in between")
+
+
+def clone(source: Source, edit: Edit) -> Iterator[Splice]:
+    """Put ``x = x.clone()`` before the statement that writes to ``x``."""
+    line = source.alone(source.statement(edit.location.line))
+    name = edit.name
+    if name is None or not _is_dotted(name) or name not in names(line):
+        raise Refused("a copy of what?")
+    start = source.line_start(source.start(line))
+    yield Splice(start, start, f"{source.indent(line)}{name} = {name}.clone(){source.module.default_newline}")
+
+
+def _is_dotted(name: str) -> bool:
+    try:
+        return dotted(cst.parse_expression(name)) is not None
+    except cst.ParserSyntaxError:
+        return False
+
+
+def no_grad(source: Source, edit: Edit) -> Iterator[Splice]:
+    """Put a statement under ``torch.no_grad()``."""
+    line = source.alone(source.statement(edit.location.line))
+    torch = _torch(source)
+    start, end = source.line_start(source.start(line)), source.line_end(source.end(line))
+    indent, step, newline = source.indent(line), source.module.default_indent, source.module.default_newline
+    text = source.between(start, end)
+    strings = (each for each in descendants(line) if isinstance(each, cst.BaseString | cst.FormattedStringText))
+    if any(len(source.lines(each)) > 1 for each in strings):  # what is inside a string stays as it is
+        text = step + text
+    else:
+        text = "".join(step + each if each.strip() else each for each in text.splitlines(keepends=True))
+    yield Splice(start, end, f"{indent}with {torch}.no_grad():{newline}{text}")
+
+
+def _torch(source: Source) -> str:
+    """What the program calls torch."""
+    for node in source.nodes:
+        if isinstance(node, cst.Import):
+            for alias in node.names:
+                name = source.text(alias.name)
+                if alias.asname is None and name.split(".")[0] == "torch":
+                    return "torch"
+                if alias.asname is not None and name == "torch":
+                    return source.text(alias.asname.name)
+    raise Refused("torch is not imported by name")
