@@ -23,17 +23,17 @@ def apply(source: str, edits: Sequence[Edit]) -> str | None:
     """
     try:
         parsed = Source(source)
-        text = parsed.spliced([splice for splice in _splices(parsed, edits)])
+        text = parsed.spliced(list(_splices(parsed, edits)))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            ast.parse(text)
+            ast.parse(text.removeprefix("\ufeff"))
     except (Refused, libcst.ParserSyntaxError, SyntaxError, ValueError):
         return None
     return text if text != source else None
 
 
 def _splices(source: Source, edits: Sequence[Edit]) -> Iterator[Splice]:
-    edits = tuple(dict.fromkeys(edits))
+    edits = sorted(dict.fromkeys(edits), key=lambda edit: edit.location)
     yield from add_up(source, [edit for edit in edits if edit.action is Action.SUM])
     for edit in edits:
         if edit.action is not Action.SUM:

@@ -27,21 +27,11 @@ def retain(source: Source, edit: Edit) -> Iterator[Splice]:
         raise Refused("retain_graph may be among the starred arguments")
     plain = [arg for arg in call.args if not arg.keyword]
     given = given or plain[at : at + 1]
-    if given:
-        value = given[0].value
-        yield _put(source, given[0], "True" if given[0].keyword is None else None, value)
-    elif call.args:
-        yield Splice(source.end(call.args[-1]), source.end(call.args[-1]), ", retain_graph=True")
+    if given:  # what it is given ends where the argument ends
+        yield Splice(source.end(given[0]) - len(source.text(given[0].value).encode()), source.end(given[0]), "True")
     else:
-        yield Splice(source.end(call) - 1, source.end(call) - 1, "retain_graph=True")
-
-
-def _put(source: Source, arg: cst.Arg, text: str | None, value: cst.BaseExpression) -> Splice:
-    start = source.start(arg) if text else source.start(arg) + len(source.text(arg).encode())
-    if text:
-        return Splice(start, source.end(arg), text)
-    begin = source.end(arg) - len(source.text(value).encode())
-    return Splice(begin, source.end(arg), "True")
+        at = source.end(call.args[-1]) if call.args else source.end(call) - 1
+        yield Splice(at, at, ", retain_graph=True" if call.args else "retain_graph=True")
 
 
 def _position(call: cst.Call) -> int | None:
@@ -63,8 +53,8 @@ def add_up(source: Source, edits: Sequence[Edit]) -> Iterator[Splice]:
     for other in dict.fromkeys(edit.other for edit in edits):
         if other is None:
             raise Refused("a sum needs two statements")
-        stays = source.statement(other.line)
-        dropped = [source.statement(edit.location.line) for edit in edits if edit.other == other]
+        stays = _statement(source, other.line)
+        dropped = [_statement(source, edit.location.line) for edit in edits if edit.other == other]
         if stays in dropped:
             yield from _add_up_in_loop(source, only(dropped))
             continue
@@ -78,19 +68,31 @@ def add_up(source: Source, edits: Sequence[Edit]) -> Iterator[Splice]:
         yield Splice(source.start(call), source.start(call.func.attr), f"({terms}).")
 
 
-def _backward(statement: cst.BaseSmallStatement) -> cst.Call:
+def _statement(source: Source, line: int) -> cst.BaseSmallStatement:
+    """The one statement on a line that is a plain backward."""
+    return only([each for each in source.statements(line) if _plain_backward(each)])
+
+
+def _plain_backward(statement: cst.BaseSmallStatement) -> cst.Call | None:
     """The call of a statement that is ``loss.backward()``, the loss made of names alone."""
     match statement:
         case cst.Expr(value=cst.Call(func=cst.Attribute(value=loss, attr=cst.Name(value="backward"))) as call):
             plain = all(
-                isinstance(each, cst.BinaryOperation | cst.Name | cst.Attribute)
+                isinstance(each, cst.BinaryOperation | cst.Name | cst.Attribute | cst.BaseNumber)
                 for each in descendants(loss)
                 if isinstance(each, cst.BaseExpression)
             )
             allowed = all(arg.keyword and arg.keyword.value in ("retain_graph", "inputs") for arg in call.args)
             if plain and allowed:
                 return call
-    raise Refused("no plain backward")
+    return None
+
+
+def _backward(statement: cst.BaseSmallStatement) -> cst.Call:
+    call = _plain_backward(statement)
+    if call is None:
+        raise Refused("no plain backward")
+    return call
 
 
 def _terms(source: Source, call: cst.Call) -> str:

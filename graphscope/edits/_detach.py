@@ -7,18 +7,16 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ..findings import Edit
-from ._source import Refused, Source, Splice, bound, descendants, dotted, only
+from ._source import Source, Splice, bound, descendants, dotted, only
 
 _WITH_PAIRS = ("LSTM", "LSTMCell")
 
 
 def detach(source: Source, edit: Edit) -> Iterator[Splice]:
     """Rewrite each use of a tensor in the statement; without a name, of the one that the statement carries over."""
-    statement = _statement(source, edit.location.line)
-    name = edit.name or _carried(source, statement)
-    uses = [each for each in _uses(source, statement) if source.text(each.with_changes(lpar=(), rpar=())) == name]
-    if not uses:
-        raise Refused("not used there")
+    found = [(each, uses) for each in _places(source, edit.location.line) if (uses := _uses(source, each, edit.name))]
+    statement, uses = only(found)
+    name = source.text(uses[0].with_changes(lpar=(), rpar=()))
     pair = _is_pair(source, statement, name)
     for use in uses:
         text = source.between(source.start(use), source.end(use))
@@ -26,32 +24,28 @@ def detach(source: Source, edit: Edit) -> Iterator[Splice]:
             item = next(each for each in ("s", "state", "each", "item") if each != name)
             text = f"tuple({item}.detach() for {item} in {text})"
         else:
-            text = f"{text if isinstance(use, _PRIMARY) else f'({text})'}.detach()"
+            text += ".detach()"
         yield Splice(source.start(use), source.end(use), text)
 
 
-_PRIMARY = (cst.Name, cst.Attribute, cst.Subscript, cst.Call)
+def _places(source: Source, line: int) -> Iterator[cst.CSTNode]:
+    """The simple statements on a line, and the expressions at the head of compound ones."""
+    yield from source.statements(line)
+    for node in source.nodes:
+        head = node.iter if isinstance(node, cst.For) else node.test if isinstance(node, cst.If | cst.While) else None
+        if head is not None and line in source.lines(head):
+            yield head
 
 
-def _statement(source: Source, line: int) -> cst.CSTNode:
-    """The simple statement on a line, or the expression at the head of a compound one."""
-    statements = source.at(line, cst.BaseSmallStatement)
-    if statements:
-        return only(statements)
-    heads = [
-        head
-        for kind, part in ((cst.For, "iter"), (cst.If, "test"), (cst.While, "test"))
-        for each in source.at(line, kind)
-        if line in source.lines(head := getattr(each, part))
+def _uses(source: Source, statement: cst.CSTNode, name: str | None) -> list[cst.BaseExpression]:
+    """Where a statement reads the value of a name, or a part of it: without a name, of the one it carries over."""
+    read = [
+        each
+        for each in descendants(statement)
+        if isinstance(each, cst.Name | cst.Attribute | cst.Subscript) and not _is_written(source, each)
     ]
-    return only(heads)
-
-
-def _uses(source: Source, statement: cst.CSTNode) -> Iterator[cst.BaseExpression]:
-    """The expressions in a statement whose value it reads, and that are tensors' names or parts of them."""
-    for each in descendants(statement):
-        if isinstance(each, cst.Name | cst.Attribute | cst.Subscript) and not _is_written(source, each):
-            yield each
+    name = name or _carried(statement, {text for each in read if (text := dotted(each))})
+    return [each for each in read if source.text(each.with_changes(lpar=(), rpar=())) == name]
 
 
 def _is_written(source: Source, node: cst.CSTNode) -> bool:
@@ -72,14 +66,11 @@ def _is_written(source: Source, node: cst.CSTNode) -> bool:
     return isinstance(parent, targets) and getattr(parent, "target", None) is node
 
 
-def _carried(source: Source, statement: cst.CSTNode) -> str:
+def _carried(statement: cst.CSTNode, used: set[str]) -> str | None:
     """The one name that a statement reads and then gives a new value: ``h`` in ``out, h = rnn(x, h)``."""
-    used = {name for each in _uses(source, statement) if (name := dotted(each))}
     carried = bound(statement) & used
-    dots = {name for name in carried if not any(other.startswith(f"{name}.") for other in carried)}
-    if len(dots) != 1:
-        raise Refused("not one that is carried over")
-    return dots.pop()
+    longest = [name for name in carried if not any(other.startswith(f"{name}.") for other in carried)]
+    return longest[0] if len(longest) == 1 else None
 
 
 def _is_pair(source: Source, statement: cst.CSTNode, name: str) -> bool:

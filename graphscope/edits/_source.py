@@ -10,6 +10,7 @@ import libcst as cst
 from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper, ParentNodeProvider, PositionProvider
 
 Found = TypeVar("Found", bound=cst.CSTNode)
+One = TypeVar("One")
 
 
 class Refused(Exception):
@@ -67,9 +68,14 @@ class Source:
         """The nodes of a kind in a node, itself included, in order."""
         return sorted((each for each in descendants(node) if isinstance(each, kind)), key=self.start)
 
+    def statements(self, line: int) -> list[cst.BaseSmallStatement]:
+        """The simple statements on a line."""
+        there = (node for node in self.nodes if isinstance(node, cst.BaseSmallStatement) and line in self.lines(node))
+        return sorted(there, key=self.start)
+
     def statement(self, line: int) -> cst.BaseSmallStatement:
         """The one simple statement on a line."""
-        return only(self.at(line, cst.BaseSmallStatement))
+        return only(self.statements(line))
 
     def alone(self, statement: cst.CSTNode) -> cst.SimpleStatementLine:
         """The line of a simple statement that shares it with no other."""
@@ -107,7 +113,7 @@ class Source:
     def spliced(self, splices: Sequence[Splice]) -> str:
         """The text with these changes, which must not touch one another."""
         parts, last = [self._mark.encode()], 0
-        for splice in sorted(set(splices), key=lambda splice: (splice.start, splice.end)):
+        for splice in sorted(dict.fromkeys(splices), key=lambda splice: (splice.start, splice.end)):
             if splice.start < last:
                 raise Refused("two edits meet")
             parts += [self._bytes[last : splice.start], splice.text.encode()]
@@ -115,7 +121,7 @@ class Source:
         return b"".join([*parts, self._bytes[last:]]).decode()
 
 
-def only(found: Sequence[Found]) -> Found:
+def only(found: Sequence[One]) -> One:
     """The one that was found; refused if there is none, or a choice."""
     if len(found) != 1:
         raise Refused(f"{len(found)} candidates")

@@ -25,7 +25,7 @@ _VIEWS = {
 
 def out_of_place(source: Source, edit: Edit) -> Iterator[Splice]:
     """Write ``x = x + y`` for ``x += y``, ``x = x.add(y)`` for ``x.add_(y)``, and leave ``inplace=True`` out."""
-    statements = source.at(edit.location.line, cst.BaseSmallStatement)
+    statements = source.statements(edit.location.line)
     found = [(each, write) for each in statements for write in _writes(source, each)]
     if edit.name is not None and len({write.name for _, write in found}) > 1:
         found = [(each, write) for each, write in found if write.name == edit.name]
@@ -34,7 +34,7 @@ def out_of_place(source: Source, edit: Edit) -> Iterator[Splice]:
         return
     if len({write.name for _, write in found}) != 1:
         raise Refused("several writes")
-    for statement, write in found:
+    for _, write in found:
         if isinstance(write.node, cst.AugAssign):
             yield from _assignment(source, write.node)
         else:
