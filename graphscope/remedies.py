@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from .engine import Culprit, Engine, Verdict
 from .events import Backward, Event, GradRead, InPlaceWrite, OptimizerStep, ZeroGrad
-from .findings import Fix
+from .findings import Action, Edit, Fix
 from .graph import Graph
 from .location import Location
 from .trace import Trace
@@ -90,6 +90,11 @@ class _Case:
             if any(_same_statement(event, culprit.event) for culprit in culprits)
         )
 
+    def edits(self, action: Action, events: Iterable[Event], other: Location | None = None) -> tuple[Edit, ...]:
+        """The edits of these statements; none for a plan, whose statements are not at the lines it names."""
+        locations = dict.fromkeys(event.location for event in events) if self.verdict.event.ran else ()
+        return tuple(Edit(action, location, other) for location in locations)
+
     def existed(self, time: int) -> bool:
         """Whether the roots of the failing call had been computed by then."""
         nodes = (root.node for root in self.verdict.event.roots)
@@ -161,13 +166,16 @@ def _retain(case: _Case) -> Iterator[_Candidate]:
     """Keep the graphs of the calls that freed it."""
     if case.freers:
         title = "pass retain_graph=True" + (f" at {_places(case.freers)}" if len(case.freers) > 1 else "")
-        fix = Fix(title, case.freers[0].event.location, changes_gradients=False, bytes=case.held(case.freers))
+        edits = case.edits(Action.RETAIN_GRAPH, [each.event for each in case.freers])
+        where, held = case.freers[0].event.location, case.held(case.freers)
+        fix = Fix(title, where, changes_gradients=False, bytes=held, edits=edits)
         yield _Candidate(fix, _retained(case, case.timeline), popular=True)
         if case.writers and not case.is_carried:
             timeline = _postponed(case, _retained(case, case.timeline))
             what = _writer(case, case.writers[0].event)
             both = replace(fix, title=f"{title}, and move {what} after {_call(case.verdict.event)}")
-            yield _Candidate(replace(both, changes_gradients=_step_sees_more(case)), timeline)
+            edits += _moves(case)
+            yield _Candidate(replace(both, changes_gradients=_step_sees_more(case), edits=edits), timeline)
 
 
 def _retained(case: _Case, timeline: Timeline) -> Timeline:
@@ -198,11 +206,14 @@ def _sum(case: _Case) -> Iterator[_Candidate]:
     ]
     if not any(isinstance(each, OptimizerStep | ZeroGrad | GradRead) for each in between):
         title = f"call ({names}).backward() once" if not case.is_carried else "add up the losses and call backward once"
-        fix = Fix(title, event.location, changes_gradients=False, bytes=case.held(case.freers))
+        edits = case.edits(Action.SUM, calls, event.location)
+        fix = Fix(title, event.location, changes_gradients=False, bytes=case.held(case.freers), edits=edits)
         yield _Candidate(fix, _inserted(rest, (case.position, merged), after=case.position))
     elif case.existed(case.freers[0].event.time):
         title = f"call ({names}).backward() once, before the steps"
-        fix = Fix(title, case.freers[0].event.location, changes_gradients=True, bytes=0)
+        where = case.freers[0].event.location
+        edits = case.edits(Action.SUM, [*calls[1:], event], where)
+        fix = Fix(title, where, changes_gradients=True, bytes=0, edits=edits)
         yield _Candidate(fix, _inserted(rest, (case.position, merged), after=first))
 
 
@@ -220,18 +231,31 @@ def _later_write(case: _Case) -> Iterator[_Candidate]:
             case.writers[0].event.location,
             changes_gradients=_step_sees_more(case),
             bytes=0,
+            edits=_moves(case),
         )
         yield _Candidate(fix, _postponed(case, case.timeline))
 
 
-def _postponed(case: _Case, timeline: Timeline) -> Timeline:
-    """The steps and writes moved after the failing call, with the clearing of gradients that follows a step."""
+def _moved(case: _Case) -> frozenset[int]:
+    """The positions of the steps and writes, and of the clearing of gradients that follows a step."""
     moved = {culprit.position for culprit in case.writers}
     moved |= {
         position
         for position, event in case.timeline[min(moved) : case.position]
         if isinstance(event, ZeroGrad) and any(isinstance(each.event, OptimizerStep) for each in case.writers)
     }
+    return frozenset(moved)
+
+
+def _moves(case: _Case) -> tuple[Edit, ...]:
+    """The edits that move them after the failing call."""
+    moved = [event for position, event in case.timeline if position in _moved(case)]
+    return case.edits(Action.MOVE_AFTER, moved, case.verdict.event.location)
+
+
+def _postponed(case: _Case, timeline: Timeline) -> Timeline:
+    """The steps and writes moved after the failing call, with the clearing of gradients that follows a step."""
+    moved = _moved(case)
     index = next(index for index, (position, _) in enumerate(timeline) if position == case.position)
     start, end = timeline[: index + 1], timeline[index + 1 :]
     return [each for each in start if each[0] not in moved] + [each for each in start if each[0] in moved] + end
@@ -283,8 +307,23 @@ def _detach(case: _Case) -> Iterator[_Candidate]:
         if where
         else "detach() what the earlier graph gives"
     )
-    fix = Fix(title, where, changes_gradients=True, reason=reason, bytes=0)
+    edits = _detachments(case, cut, joins)
+    fix = Fix(title, where, changes_gradients=True, reason=reason, bytes=0, edits=edits)
     yield _Candidate(fix, case.timeline, graph=detached)
+
+
+def _detachments(case: _Case, cut: Iterable[int], joins: frozenset[int]) -> tuple[Edit, ...]:
+    """The edits that detach, in each statement that made a cut node, the tensors it took from the earlier graph."""
+    graph, edits = case.trace.graph, {}
+    names = {tensor.node: tensor.name for tensor in case.trace.tensors if tensor.name and tensor.node in joins}
+    for node in cut:
+        location = graph.locations.get(node)
+        if location is None or not case.verdict.event.ran:
+            return ()
+        for target, _ in graph.targets[node]:
+            if target in joins:
+                edits[Edit(Action.DETACH, location, name=names.get(target))] = None
+    return tuple(edits)
 
 
 def _first_location(graph: Graph, nodes: dict[int, tuple[tuple[int, int], ...]]) -> Location | None:
@@ -315,23 +354,28 @@ def _without_write(case: _Case) -> Iterator[_Candidate]:
     for culprit in writes[:1]:
         event = culprit.event
         assert isinstance(event, InPlaceWrite)
-        for title in _other_forms(case, event):
-            yield _Candidate(Fix(title, event.location, changes_gradients=False, bytes=_size(case, culprit)), timeline)
+        for title, action, name in _other_forms(case, event):
+            events = [each.event for each in writes]
+            edits = tuple(replace(edit, name=name) for edit in case.edits(action, events)) if action else ()
+            size = _size(case, culprit)
+            yield _Candidate(Fix(title, event.location, changes_gradients=False, bytes=size, edits=edits), timeline)
 
 
-def _other_forms(case: _Case, event: InPlaceWrite) -> Iterator[str]:
+def _other_forms(case: _Case, event: InPlaceWrite) -> Iterator[tuple[str, Action | None, str | None]]:
+    """What to write instead, the action that does it, and the tensor's name where it is known."""
     tensors = case.trace.tensors
     tensor = tensors[event.write.tensor] if event.write.tensor < len(tensors) else None
-    name = (tensor and tensor.name) or "x"
+    known = tensor.name if tensor is not None else None
+    name = known or "x"
     if tensor is not None and tensor.is_leaf and tensor.requires_grad:
-        yield f"use {name}.clone() in the forward, so that the graph keeps the old values"
+        yield f"use {name}.clone() in the forward, so that the graph keeps the old values", None, known
         return
     operator = _OPERATORS.get(event.op.strip("_").removeprefix("i"))
     if operator:
-        yield f"write `{name} = {name} {operator} ...`, out of place"
+        yield f"write `{name} = {name} {operator} ...`, out of place", Action.OUT_OF_PLACE, known
     elif event.op.endswith("_") and not event.op.startswith("_"):
-        yield f"write `{name} = {name}.{event.op.rstrip('_')}(...)`, out of place"
-    yield f"write to a copy: `{name} = {name}.clone()` before it"
+        yield f"write `{name} = {name}.{event.op.rstrip('_')}(...)`, out of place", Action.OUT_OF_PLACE, known
+    yield f"write to a copy: `{name} = {name}.clone()` before it", Action.CLONE, known
 
 
 _OPERATORS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "div": "/", "matmul": "@"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from itertools import groupby
 
-from ..events import Backward, Call
+from ..events import Call
 from ..findings import Place, Role
 from ..flow import Cut, cuts
 from ..location import Location
@@ -95,6 +95,17 @@ def what_cut(call: Call) -> str:
     return f"`{call.op}` has no gradient: the history ends here"
 
 
-def last_backward(trace: Trace) -> Backward | None:
-    """The last call of backward."""
-    return max((event for event in trace.backwards if event.accumulates), key=lambda event: event.time, default=None)
+def replacements(trace: Trace, lost: tuple[int, ...]) -> tuple[int, ...]:
+    """Parameters that the loss reaches and no optimizer holds, where the lost ones belong to no module any more."""
+    last = max((e for e in trace.backwards if e.accumulates), key=lambda event: event.time, default=None)
+    in_modules = {id for module in trace.modules for _, id in module.parameters}
+    if last is None or any(id in in_modules for id in lost):
+        return ()
+    held = {id for optimizer in trace.optimizers for id in optimizer.parameters}
+    return tuple(sorted(id for id in trace.reached(last) if id in in_modules and id not in held))
+
+
+def made_places(trace: Trace, parameters: Iterable[int]) -> list[Place]:
+    """Where parameters that no optimizer holds were made."""
+    made_at = {trace.graph.tensor(id).made_at for id in parameters}
+    return [Place(at, Role.CAUSE, "made here, and in no optimizer") for at in made_at if at is not None]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ..findings import Finding, Fix, Place, Role, Severity
 from ..rule import Rule
 from ..trace import Trace
-from ._parameters import cut_fact, cut_places, explaining_cuts, listed, ungraded
+from ._parameters import cut_fact, cut_places, explaining_cuts, listed, made_places, replacements, ungraded
 
 
 class UnreachedOptimizer(Rule):
@@ -49,15 +49,21 @@ class UnreachedOptimizer(Rule):
                 continue
             steps = [step for step in trace.steps if step.optimizer == optimizer.id]
             found = explaining_cuts(trace, lost)
-            places = cut_places(found)
+            replaced = () if found else replacements(trace, lost)
+            places = [*cut_places(found), *made_places(trace, replaced)]
             places.append(Place(steps[0].location, Role.FAILURE, f"`{optimizer.name}` steps without any gradient"))
             if optimizer.location is not None:
                 places.append(Place(optimizer.location, Role.RELATED, f"`{optimizer.name}` is made here"))
+            instead = (
+                f"; they belong to no module any more, while {listed(trace, replaced)} got gradients and is in no optimizer"
+                if replaced
+                else ""
+            )
             yield self.finding(
                 f"none of the {len(lost)} parameters of `{optimizer.name}` ({optimizer.kind}) is reached by a loss: "
-                f"{listed(trace, lost)} keep grad = None, and the step changes nothing",
+                f"{listed(trace, lost)} keep grad = None, and the step changes nothing{instead}",
                 places=places,
-                fixes=[Fix(_advice(bool(found), optimizer.name))],
+                fixes=[Fix(_advice(bool(found), bool(replaced), optimizer.name))],
                 optimizer=optimizer.name,
                 parameters=tuple(trace.graph.tensor(id).name for id in lost),
                 count=len(lost),
@@ -65,7 +71,9 @@ class UnreachedOptimizer(Rule):
             )
 
 
-def _advice(cut: bool, optimizer: str) -> str:
+def _advice(cut: bool, replaced: bool, optimizer: str) -> str:
+    if replaced:
+        return f"make `{optimizer}` after the module is replaced, copied or moved"
     if cut:
         return "keep the tensor, with its history, on the way from these parameters to the loss"
     return f"backpropagate a loss that uses these parameters before the step, or drop `{optimizer}`"

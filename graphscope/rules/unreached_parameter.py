@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ..findings import Finding, Fix, Place, Role, Severity
 from ..rule import Rule
 from ..trace import OptimizerRef, Trace
-from ._parameters import cut_fact, cut_places, explaining_cuts, last_backward, listed, ungraded
+from ._parameters import cut_fact, cut_places, explaining_cuts, listed, made_places, replacements, ungraded
 
 
 class UnreachedParameter(Rule):
@@ -51,9 +51,8 @@ class UnreachedParameter(Rule):
         steps = [step for step in trace.steps if step.optimizer == optimizer.id]
         found = explaining_cuts(trace, lost)
         places = cut_places(found)
-        replaced = () if found else _replacements(trace, lost)
-        made_at = {trace.graph.tensor(id).made_at for id in replaced}
-        places += [Place(at, Role.CAUSE, "made here, and in no optimizer") for at in made_at if at is not None]
+        replaced = () if found else replacements(trace, lost)
+        places += made_places(trace, replaced)
         if optimizer.location is not None:
             places.append(Place(optimizer.location, Role.RELATED, f"`{optimizer.name}` is made here"))
         places.append(Place(steps[0].location, Role.FAILURE, "these parameters are passed over here"))
@@ -70,16 +69,6 @@ class UnreachedParameter(Rule):
             cut=cut_fact(trace, found),
             replaced_by=tuple(trace.graph.tensor(id).name for id in replaced),
         )
-
-
-def _replacements(trace: Trace, lost: tuple[int, ...]) -> tuple[int, ...]:
-    """Parameters that the loss reaches and no optimizer holds, where the lost ones belong to no module any more."""
-    last = last_backward(trace)
-    in_modules = {id for module in trace.modules for _, id in module.parameters}
-    if last is None or any(id in in_modules for id in lost):
-        return ()
-    held = {id for optimizer in trace.optimizers for id in optimizer.parameters}
-    return tuple(sorted(id for id in trace.reached(last) if id in in_modules and id not in held))
 
 
 def _words(trace: Trace, cut: bool, replaced: tuple[int, ...], optimizer: OptimizerRef) -> tuple[str, str]:
