@@ -314,7 +314,8 @@ def _detach(case: _Case) -> Iterator[_Candidate]:
 
 def _detachments(case: _Case, cut: Iterable[int], joins: frozenset[int]) -> tuple[Edit, ...]:
     """The edits that detach, in each statement that made a cut node, the tensors it took from the earlier graph."""
-    graph, edits = case.trace.graph, {}
+    graph = case.trace.graph
+    edits: dict[Edit, None] = {}
     names = {tensor.node: tensor.name for tensor in case.trace.tensors if tensor.name and tensor.node in joins}
     for node in cut:
         location = graph.locations.get(node)

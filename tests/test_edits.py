@@ -283,7 +283,9 @@ def test_a_copy_is_made_before_the_write() -> None:
     assert line("if a:\n\tx[0] = y  # set", Action.CLONE, "x") == "if a:\n\tx = x.clone()\n\tx[0] = y  # set"
     assert line("x[0] = y", Action.CLONE, "z") is None
     assert line("if a: x[0] = y", Action.CLONE, "x") is None
-    assert line("x[0] = y", Action.CLONE) is None
+    assert line("x[0] = y", Action.CLONE) == "x = x.clone()\nx[0] = y"
+    assert line("x += y", Action.CLONE) == "x = x.clone()\nx += y"
+    assert line("f(x)", Action.CLONE) is None
 
 
 def test_an_update_goes_under_no_grad() -> None:

@@ -8,6 +8,7 @@ import libcst as cst
 
 from ..findings import Edit
 from ._source import Refused, Source, Splice, bound, descendants, dotted, names
+from ._writes import written
 
 
 def move_after(source: Source, edit: Edit) -> Iterator[Splice]:
@@ -46,7 +47,7 @@ def _check_free(source: Source, moved: cst.CSTNode, other: cst.CSTNode) -> None:
 def clone(source: Source, edit: Edit) -> Iterator[Splice]:
     """Put ``x = x.clone()`` before the statement that writes to ``x``."""
     line = source.alone(source.statement(edit.location.line))
-    name = edit.name
+    name = edit.name or written(source, line.body[0])
     if name is None or not _is_dotted(name) or name not in names(line):
         raise Refused("a copy of what?")
     start = source.line_start(source.start(line))

@@ -42,6 +42,17 @@ def out_of_place(source: Source, edit: Edit) -> Iterator[Splice]:
     yield from _binding(source, *found[-1])
 
 
+def written(source: Source, statement: cst.BaseSmallStatement) -> str | None:
+    """The name of the one tensor that a statement writes to in place."""
+    if isinstance(statement, cst.Assign):
+        targets = [each.target for each in statement.targets if isinstance(each.target, cst.Subscript)]
+        return dotted(targets[0].value) if len(targets) == len(statement.targets) == 1 else None
+    if isinstance(statement, cst.AugAssign) and isinstance(statement.target, cst.Subscript):
+        return dotted(statement.target.value)
+    found = {write.name for write in _writes(source, statement)}
+    return found.pop() if len(found) == 1 else None
+
+
 @dataclass(frozen=True)
 class _Write:
     """A node that writes in place, the name of what it writes to, and whether that is a value without a name."""
