@@ -74,8 +74,8 @@ class FailedBackward(Rule):
             confidence=Confidence.LIKELY,
             fixes=[
                 Fix(
-                    "leave what a checkpoint was given unchanged until its backward, hand it all it reads as arguments, "
-                    "and use use_reentrant=False"
+                    "leave what a checkpoint was given unchanged until its backward, hand it all that it reads as "
+                    "arguments, and pass use_reentrant=False"
                 )
             ]
             if hidden

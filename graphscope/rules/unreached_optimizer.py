@@ -55,7 +55,7 @@ class UnreachedOptimizer(Rule):
             if optimizer.location is not None:
                 places.append(Place(optimizer.location, Role.RELATED, f"`{optimizer.name}` is made here"))
             instead = (
-                f"; they belong to no module any more, while {listed(trace, replaced)} got gradients and is in no optimizer"
+                f"; they belong to no module any more, and no optimizer holds {listed(trace, replaced)}, which got some"
                 if replaced
                 else ""
             )

@@ -41,6 +41,7 @@ from .tensors import Tensors
 from .walk import Walk
 
 _MOST_RECORDED = 2_000_000  # calls, events and nodes: about 1 GB; nothing is recorded beyond
+_COPIES = {"clone", "to", "float", "double", "half", "bfloat16", "cpu", "cuda", "tensor", "as_tensor", "from_numpy"}
 _FEW_LOOKS, _MOST_LOOKS = 8, 64  # how often the user's variables are searched for names
 _OURS = str(Path(__file__).parent)
 _CALL_IMPL = nn.Module._call_impl.__code__
@@ -244,6 +245,8 @@ class Recorder:
             self.tensors.locate(made[0], outputs[0], own_counter=True)
         elif op == "detach" and outputs and self.tensors.rows[known[0]].counter >= 0:
             self.tensors.rows[made[0]].counter = self.tensors.rows[known[0]].counter
+        if op in _COPIES and outputs and not outputs[0].requires_grad:
+            self.tensors.made(made[0], outputs[0])
         for number, each in zip(made, outputs, strict=True):
             self.tensors.rows[number].requires_grad |= each.requires_grad
             if node is not None and each.requires_grad:
@@ -272,11 +275,26 @@ class Recorder:
         number = self.tensors.known(tensor)
         if number is not None:
             return number
-        number = self.tensors.number(tensor, made_at)
+        number = self._leaf(tensor, location, made_at)
         with _torch.without_modes():
             sources = self.provenance.of_values(tensor) if not tensor.requires_grad else frozenset()
         if sources:
             self._came_in("Tensor", location, number, sources, likely=True)
+        return number
+
+    def _leaf(self, tensor: Tensor, location: Location | None, made_at: Location | None = None) -> int:
+        """The number of a tensor that no call gave. A new leaf is often a known tensor's memory under a new name.
+
+        ``Parameter(t)``, ``copy.deepcopy(module)``: the values are those of ``t``, without its history.
+        """
+        number = self.tensors.known(tensor)
+        if number is not None:
+            return number
+        maker = self.tensors.alias(tensor) if tensor.requires_grad and tensor.is_leaf else None
+        if maker is None:
+            return self.tensors.number(tensor, made_at)
+        number = self.tensors.number(tensor, made_at or self.tensors.rows[maker].made_at)
+        self.calls.append(Call(self._tick(), type(tensor).__name__, location, (maker,), (number,), (False,), (False,)))
         return number
 
     def _came_in(
@@ -486,7 +504,7 @@ class Recorder:
         held = [id(each) for group in groups for each in group["params"]]
         if held != watched.held:
             watched.held = held
-            watched.groups = tuple(tuple(self.tensors.number(each) for each in group["params"]) for group in groups)
+            watched.groups = tuple(tuple(self._leaf(each, location) for each in group["params"]) for group in groups)
         return watched
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:

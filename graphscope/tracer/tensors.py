@@ -61,6 +61,7 @@ class Tensors:
         self._watch = time_passes
         self._places: dict[int, tuple[int, int, Callable[[], bool] | None]] = {}
         self._storages = 0
+        self._makers: dict[int, int] = {}
         self.versions: dict[int, int] = {}  # of version counters, where a saved tensor showed it
         self.numbers: dict[int, int] = {}
         self._counters = 0
@@ -117,6 +118,20 @@ class Tensors:
             row.counter = counter
         row.version = _torch.version(tensor)
         return row
+
+    def alias(self, tensor: Tensor) -> int | None:
+        """The number of a tensor that was seen to be made on this tensor's storage, if that is still there."""
+        known = self._places.get(_torch.storage_start(tensor))
+        if known is None or (known[2] is not None and known[2]()):
+            return None
+        return self._makers.get(known[0])
+
+    def made(self, number: int, tensor: Tensor) -> None:
+        """Remember that this tensor's storage was filled by the call that gave it: what a new Parameter is made of."""
+        row = self.rows[number]
+        row.storage, counter = self.place(tensor)
+        row.counter = counter if row.counter < 0 else row.counter
+        self._makers[row.storage] = number
 
     def place(self, tensor: Tensor) -> tuple[int, int]:
         """The numbers of the tensor's storage, and of the version counter that its first aliases share.
