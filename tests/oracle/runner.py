@@ -51,11 +51,14 @@ def run(
     *,
     retained: frozenset[int] = frozenset(),
     unseen: frozenset[int] = frozenset(),
+    left_out: frozenset[int] = frozenset(),
 ) -> Run:
     """Execute a program; graphs survive the ``retained`` calls, and no version counter notices ``unseen`` writes."""
     names = world.namespace()
     result = Run()
     for position, statement in enumerate(program):
+        if position in left_out:
+            continue
         call = statement.call
         if call is not None and position in retained:
             statement = call.retained()
@@ -125,19 +128,25 @@ def forget(names: dict[str, Any], moved: list[tuple[Tensor, int]]) -> None:
 
 
 def culprits(program: list[Statement], outcome: Run, failing: int) -> frozenset[int] | None:
-    """The statements that alone make this one fail; None if it fails anyway, whatever came before."""
-    calls = frozenset(
-        position
-        for position in outcome.outcomes
-        if position < failing and not program[position].call.keeps  # type: ignore[union-attr]
-    )
+    """The statements that alone make this one fail.
+
+    None if it fails anyway, whatever came before, or if a variant went elsewhere: what was computed again by a
+    checkpoint need not have the shape it had.
+    """
+    calls = frozenset(position for position in outcome.outcomes if position < failing and not keeps(program[position]))
     writes = frozenset(position for position in outcome.wrote if position < failing)
-    start = program[: failing + 1]
+    start, refused = program[: failing + 1], frozenset(outcome.refused)
+    found = set()
+    for cause in [None, *sorted(calls | writes)]:
+        variant = run(start, retained=calls - {cause}, unseen=writes - {cause}, left_out=refused)
+        if variant.refused:
+            return None
+        if variant.outcomes[failing] is not None:
+            if cause is None:
+                return None
+            found.add(cause)
+    return frozenset(found)
 
-    def fails(*causes: int) -> bool:
-        variant = run(start, retained=calls - set(causes), unseen=writes - set(causes))
-        return variant.outcomes.get(failing) is not None
 
-    if fails():
-        return None
-    return frozenset(cause for cause in calls | writes if fails(cause))
+def keeps(statement: Statement) -> bool:
+    return statement.call is not None and statement.call.keeps
