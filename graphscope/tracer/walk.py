@@ -39,6 +39,7 @@ class Walk:
         self.leaf_tensors: dict[int, int] = {}
         self.custom: dict[int, bool | None] = {}
         self._found = found
+        self._begun = 0
         self._known: dict[int, int] = {}
         self._twins: dict[tuple[int, str], int] = {}
         self._leaves: dict[int, int] = {}
@@ -59,6 +60,7 @@ class Walk:
     def walk(self, start: Any) -> int:
         """Visit what is new behind a node, with an explicit stack; the node's id."""
         enter, targets = self._enter, self.targets
+        self._begun = len(self.ops)
         first = enter(start)
         met: dict[Any, int] = {start: first}  # the wrappers as keys: no second lookup, and alive until we are done
         waiting = [(start, first)] if targets[first] is _UNSEEN else []
@@ -100,7 +102,7 @@ class Walk:
                 # Numbers are counted per thread: two threads may have made a node each with the same one.
                 if ops[other] != (op or node.name()):
                     other = self._twins.setdefault((sequence, op or node.name()), id)
-                if other != id:
+                if other < self._begun:  # one of this walk would have been known by its wrapper
                     return other
             if is_custom:
                 self.custom[id] = _reads_saved(kind)
