@@ -146,7 +146,8 @@ def _traced(result: Any, sources: frozenset[int], written: Any) -> Any:
     if not sources:
         return result
     if type(result) is np.ndarray:
-        traced = result.view(TracedArray)
+        # Twice: numpy skips a base whose own base is of the class wanted, so that asarray() would lose the trace.
+        traced = result.view(TracedArray).view(TracedArray)
         traced.sources, traced.written = sources, written
         return traced
     if type(result) in (list, tuple):
