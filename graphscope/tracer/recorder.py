@@ -32,6 +32,7 @@ from ..graph import Root
 from ..location import Location
 from ..trace import OptimizerRef, Outcome, Trace
 from . import _torch
+from .compiled import leave_alone
 from .frames import Frames
 from .functions import Kind, classify, name_of
 from .names import Names, receiver
@@ -89,6 +90,8 @@ class Recorder:
         self._kinds: dict[Any, Kind] = {}
         self._mode = _Mode(self)
         self._undo = contextlib.ExitStack()
+        self._patches: list[tuple[Any, str, Any, Any]] = []
+        self._aside = False
         self._thread = threading.get_ident()
         self._process = os.getpid()
 
@@ -104,6 +107,7 @@ class Recorder:
         self._patch(torch.optim.Optimizer, "__init__", self._make_optimizer)
         self._patch(torch, "from_numpy", self._from_numpy)
         self._patch_apply()
+        leave_alone(self._set_aside, undo)
         _torch.push_mode(self._mode)
         undo.callback(_torch.pop_mode_if_innermost, self._mode)
         return self
@@ -119,8 +123,33 @@ class Recorder:
         def watched(*args: Any, **kwargs: Any) -> Any:
             return replacement(original, *args, **kwargs)
 
+        self._install(owner, name, original, watched)
+
+    def _install(self, owner: Any, name: str, original: Any, watched: Any) -> None:
         setattr(owner, name, watched)
+        self._patches.append((owner, name, original, watched))
         self._undo.callback(setattr, owner, name, original)
+
+    def _set_aside(self) -> Callable[[], None]:
+        """Compiled code is about to run: take all off until the function that is returned is called."""
+        if self._aside or self._off:
+            return lambda: None
+        self._aside = True
+        self._busy += 1
+        self.unseen["what runs inside torch.compile"] = None
+        left = _torch.pop_mode_if_innermost(self._mode)
+        for owner, name, original, _ in self._patches:
+            setattr(owner, name, original)
+
+        def back() -> None:
+            for owner, name, _, watched in self._patches:
+                setattr(owner, name, watched)
+            if left:
+                _torch.push_mode(self._mode)
+            self._busy -= 1
+            self._aside = False
+
+        return back
 
     def _patch_apply(self) -> None:
         """Watch ``Function.apply``, which no mode sees: it is a class method, so that it is wrapped by class."""
@@ -132,8 +161,7 @@ class Recorder:
             function = original.__get__(None, cls)
             return recorder._watch(function, Kind.CALL, cls.__name__, args, kwargs)
 
-        torch.autograd.Function.apply = classmethod(apply)  # type: ignore[assignment,method-assign]
-        self._undo.callback(setattr, torch.autograd.Function, "apply", original)
+        self._install(torch.autograd.Function, "apply", original, classmethod(apply))
 
     @contextlib.contextmanager
     def _guard(self) -> Iterator[None]:
