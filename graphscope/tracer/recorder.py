@@ -176,7 +176,8 @@ class Recorder:
 
     @property
     def _off(self) -> bool:
-        return self._full or self.failure is not None or os.getpid() != self._process
+        elsewhere = threading.get_ident() != self._thread or os.getpid() != self._process
+        return elsewhere or self._full or self.failure is not None
 
     def _tick(self) -> int:
         self._time += 1
@@ -425,6 +426,8 @@ class Recorder:
     # Backward
 
     def _run_backward(self, original: Any, tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() != self._thread:
+            self.unseen["the calls of threads other than the main one"] = None
         if self._off:
             return original(tensors, *args, **kwargs)
         event: Backward | None = None
@@ -469,8 +472,6 @@ class Recorder:
         inputs = options.get("inputs")
         wanted = None if not inputs and accumulates else tuple(self._input_node(each) for each in _as_tuple(inputs))
         stack.clear()
-        if threading.get_ident() != self._thread:
-            self.unseen["the calls of threads other than the main one"] = None
         return Backward(
             self._tick(),
             self._step,
@@ -480,7 +481,6 @@ class Recorder:
             create_graph=bool(options.get("create_graph")),
             inputs=None if wanted is None else tuple(each for each in wanted if each is not None),
             accumulates=accumulates,
-            thread=0 if threading.get_ident() == self._thread else 1,
         )
 
     def _root(self, tensor: Any, stack: list[FrameType], accumulates: bool) -> Root:
@@ -536,7 +536,7 @@ class Recorder:
         return watched
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if self._off or threading.get_ident() != self._thread:
+        if self._off:
             return
         with self._guard():
             self._optimizer(optimizer)
@@ -549,7 +549,7 @@ class Recorder:
             self._left = _torch.pop_mode_if_innermost(self._mode)
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if self._off or threading.get_ident() != self._thread:
+        if self._off:
             return
         self._rejoin()
         with self._guard():
