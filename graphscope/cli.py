@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import re
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Sequence
@@ -111,6 +113,8 @@ def _codes(_context: click.Context, _parameter: click.Parameter, values: Sequenc
     show_default=True,
     help="auto: on a terminal, unless NO_COLOR is set.",
 )
+@click.option("--verify", is_flag=True, help="Run the program again with each fix that is an edit, and say which hold.")
+@click.option("--diff", is_flag=True, help="Print the best fix of each finding on stdout, as a diff for `git apply`.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
 @click.pass_context
 def inspect(
@@ -124,6 +128,8 @@ def inspect(
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     color: str,
+    verify: bool,
+    diff: bool,
 ) -> None:
     """Run a Python script or module and report what is wrong with its autograd graphs.
 
@@ -138,6 +144,7 @@ def inspect(
       graphscope inspect --format json -o report.json train.py
       graphscope inspect --select GS1 --fail-on warning train.py
       graphscope inspect -m package.module -- --epochs 1
+      graphscope inspect --verify --diff train.py
 
     \b
     Exit status:
@@ -154,6 +161,8 @@ def inspect(
     if graph is not None:
         _check_picture(graph)
         graph = _writable(graph)
+    if verify or diff:
+        _check_editor()
     form = format or _format_of(output) or "text"
     # The streams and paths of now: the program may replace sys.stdout, or change the working directory.
     stream = sys.stderr if output is None else sys.stdout if str(output) == "-" else None
@@ -164,7 +173,10 @@ def inspect(
 
     from . import api
 
+    started = time.monotonic()
     report = api.inspect(program, args=args, module=module is not None, select=select, ignore=ignore)
+    if verify:
+        report = _verified(report, args, module is not None, time.monotonic() - started)
 
     text = discovery.module("renderers", "text")
     rendered = text.render(report, color=colored) if form == "text" else render(report, form)
@@ -173,9 +185,40 @@ def inspect(
         click.echo(rendered, file=stream, nl=isinstance(rendered, str) and not rendered.endswith("\n"), color=colored)
     else:
         file.write_bytes(rendered.encode() if isinstance(rendered, str) else rendered)
+    if diff:
+        _print_diff(report)
     drawn = graph is None or _draw(report, graph)
     failed = fail_on != "never" and bool(report.at_least(Severity(fail_on)))
     context.exit(1 if failed else report.trace.outcome.status if drawn else 2)
+
+
+def _check_editor() -> None:
+    if importlib.util.find_spec("libcst") is None:
+        raise _Problem("--verify and --diff need libcst: pip install 'torch-graphscope[fix]'")
+
+
+def _verified(report: Report, args: Sequence[str], module: bool, seconds: float) -> Report:
+    """The report with each fix tried; on a terminal, stderr tells which one is being tried."""
+    from .verify import verify
+
+    def progress(line: str) -> None:
+        if sys.stderr.isatty():
+            click.echo(line, err=True)
+
+    return verify(report, args, module=module, limit=max(60.0, 10 * seconds), progress=progress)
+
+
+def _print_diff(report: Report) -> None:
+    """Print the best fixes; those that no diff can hold together with the others are told on stderr."""
+    from .verify import best
+
+    text, left_out = best(report)
+    _flush_stdout()
+    click.echo(text, nl=False)
+    if left_out:
+        click.echo(
+            f"{left_out} of the fixes cannot be in one diff with the others: run this again after them", err=True
+        )
 
 
 def _draw(report: Report, path: Path) -> bool:

@@ -79,6 +79,8 @@ class Fix:
     ``changes_gradients`` and ``checked`` are None where that was not examined; ``works`` is False for
     a popular remedy that would not help, with ``reason`` saying why. ``bytes`` is what it keeps in memory.
     ``edits`` are what to change in the source, where that can be told; all of them belong together.
+    ``verified`` is whether the program, so edited, ran to its end without the finding, None where it was not run;
+    ``agrees`` whether the gradients of its first step then were those of the fixes that keep the gradients.
     """
 
     title: str
@@ -89,6 +91,8 @@ class Fix:
     reason: str | None = None
     bytes: int | None = None
     edits: tuple[Edit, ...] = ()
+    verified: bool | None = None
+    agrees: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -299,6 +299,8 @@ def _detach(case: _Case) -> Iterator[_Candidate]:
         return
     detached = replace(graph, targets=[cut.get(node, edges) for node, edges in enumerate(graph.targets)])
     roots = [root.node for root in case.verdict.event.roots if root.node is not None]
+    if not all(detached.reached_tensors([root]) for root in roots):
+        return  # a loss would be left without a graph
     lost = graph.reached_tensors(roots) - detached.reached_tensors(roots)
     reason = f"no gradient from {_call(case.verdict.event)} to {case.names(lost)}" if lost else None
     where = _first_location(graph, cut)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from test_engine import HERE, TRUNK, backward, saved, write
 
 from graphscope.engine import simulate
@@ -66,8 +68,21 @@ def test_step_moves_after_the_backward() -> None:
 
 
 def test_detach_names_what_loses_its_gradient() -> None:
-    detach = find(fixes(SHARED, at(1, backward(2)), at(2, backward(3))), "detach()")
+    own = replace(
+        SHARED,
+        ops=[*SHARED.ops, "AccumulateGrad"],
+        sequences=[*SHARED.sequences, -1],
+        outputs=[()] * 5,
+        targets=[*SHARED.targets[:3], ((1, 0), (4, 0)), ()],
+        leaf_tensors={0: 0, 4: 1},
+        tensors=(PARAMETER, replace(PARAMETER, id=1, name="v", storage=9, counter=9)),
+    )
+    detach = find(fixes(own, at(1, backward(2)), at(2, backward(3))), "detach()")
     assert detach.works and detach.changes_gradients and "`w`" in (detach.reason or "")
+
+
+def test_detach_is_not_proposed_where_it_would_leave_a_loss_without_a_graph() -> None:
+    assert not any("detach()" in fix.title for fix in fixes(SHARED, at(1, backward(2)), at(2, backward(3))))
 
 
 def test_write_to_a_copy_mends_a_stale_tensor() -> None:

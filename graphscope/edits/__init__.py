@@ -9,11 +9,15 @@ from collections.abc import Callable, Iterator, Sequence
 import libcst
 
 from ..findings import Action, Edit
+from . import _files
 from ._calls import add_up, retain
 from ._detach import detach
+from ._files import Changed
 from ._source import Refused, Source, Splice
 from ._statements import clone, move_after, no_grad
 from ._writes import out_of_place
+
+__all__ = ["Changed", "apply", "changed", "diff"]
 
 
 def apply(source: str, edits: Sequence[Edit]) -> str | None:
@@ -30,6 +34,25 @@ def apply(source: str, edits: Sequence[Edit]) -> str | None:
     except (Refused, libcst.ParserSyntaxError, SyntaxError, ValueError):
         return None
     return text if text != source else None
+
+
+def changed(root: str, edits: Sequence[Edit]) -> tuple[Changed, ...] | None:
+    """The files that these edits change, by the paths that locations have below ``root``; None if one is refused."""
+    return _files.changed(root, edits, apply)
+
+
+def diff(root: str, wanted: Sequence[Sequence[Edit]]) -> tuple[bytes, int]:
+    """One unified diff of several fixes, each a tuple of edits, and how many of them it could not take in."""
+    taken: tuple[Edit, ...] = ()
+    files: tuple[Changed, ...] = ()
+    left_out = 0
+    for edits in dict.fromkeys(tuple(each) for each in wanted):
+        together = changed(root, (*taken, *edits))
+        if together is None or not _files.is_below(together):
+            left_out += 1
+        else:
+            taken, files = (*taken, *edits), together
+    return b"".join(each.diff for each in files), left_out
 
 
 def _splices(source: Source, edits: Sequence[Edit]) -> Iterator[Splice]:

@@ -166,6 +166,8 @@ def _fix(fix: Fix) -> dict[str, Any]:
         "changes_gradients": fix.changes_gradients,
         "checked": fix.checked,
         "works": fix.works,
+        "verified": fix.verified,
+        "agrees": fix.agrees,
         "reason": fix.reason,
         "bytes": fix.bytes,
         "location": _location(fix.location),

@@ -41,14 +41,22 @@ def _finding(finding: Finding, trace: Trace, paint: Paint) -> Iterator[str]:
 
 
 def _fix(fix: Fix, paint: Paint) -> Iterator[str]:
-    word = "fix" if fix.works else "not"
+    word = _verdict(fix)
     at = f" ({clean(str(fix.location))})" if fix.location else ""
-    because = f", because {clean(fix.reason)}" if not fix.works and fix.reason else ""
+    because = f", because {clean(fix.reason)}" if not fix.works and fix.verified is None and fix.reason else ""
     known = _known(fix)
     text = f"  {word}: {clean(fix.title)}{at}{because}{f' [{known}]' if known else ''}"
     first, *rest = _wrapped(text, "       ")
-    yield "  " + paint(f"{word}:", "green" if fix.works else "yellow") + first[len(f"  {word}:") :]
+    head = f"  {word}:"[: len(first)]
+    yield "  " + paint(head[2:], "green" if fix.works else "yellow") + first[len(head) :]
     yield from rest
+
+
+def _verdict(fix: Fix) -> str:
+    """``fix``, or ``not`` for a remedy that would not help; and what came of it where the program was run with it."""
+    if fix.verified is None:
+        return "fix" if fix.works else "not"
+    return "fix (verified)" if fix.verified else f"fix (fails: {clean(fix.reason or 'it does not help')})"
 
 
 def _known(fix: Fix) -> str:
@@ -58,7 +66,11 @@ def _known(fix: Fix) -> str:
         facts.append("changes gradients" if fix.changes_gradients else "same gradients")
     if fix.bytes:
         facts.append(f"keeps {size(fix.bytes)}")
-    if fix.works and fix.checked:
+    if fix.verified and fix.agrees is not None:
+        facts.append(
+            f"the first step's gradients {'equal those' if fix.agrees else 'differ from those'} of other fixes"
+        )
+    elif fix.works and fix.checked and fix.verified is None:
         facts.append("checked")
     return ", ".join(facts)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..events import Backward, InPlaceWrite, Write
-from ..findings import Finding, Fix, Place, Role, Severity
+from ..findings import Action, Edit, Finding, Fix, Place, Role, Severity
 from ..graph import SavedTensor
 from ..rule import Rule
 from ..trace import Trace
@@ -77,7 +77,11 @@ class HiddenWrite(Rule):
             f"its version counter; {call_text(backward)} computes wrong gradients from it, and nothing raises",
             places=places,
             fixes=[
-                Fix("use the out-of-place operation on the tensor itself, not on its .data", location=event.location)
+                Fix(
+                    "use the out-of-place operation on the tensor itself, not on its .data",
+                    location=event.location,
+                    edits=(Edit(Action.OUT_OF_PLACE, event.location),),
+                )
             ],
             nodes=(node.id,),
             op=event.op,

@@ -82,12 +82,11 @@ def _refuse_what_is_no_script(target: str) -> None:
 
 def _load_script(target: str, main: types.ModuleType) -> Any:
     file = os.path.join(os.getcwd(), target)  # as Python names it: absolute, but with its `..` and links as given
-    main.__dict__.update(
-        __file__=file, __loader__=SourceFileLoader("__main__", file), __spec__=None, __package__=None, __cached__=None
-    )
+    loader = SourceFileLoader("__main__", file)
+    main.__dict__.update(__file__=file, __loader__=loader, __spec__=None, __package__=None, __cached__=None)
     sys.path[0] = os.path.dirname(os.path.realpath(file))
     try:
-        return compile(Path(file).read_bytes(), file, "exec", dont_inherit=True)
+        return compile(loader.get_data(file), file, "exec", dont_inherit=True)
     except OSError as error:
         raise GraphscopeError(f"cannot read {target}: {error.strerror or error}") from None
     except ValueError as error:  # a null byte: no Python source

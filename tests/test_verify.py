@@ -1,0 +1,200 @@
+"""Fixes are tried on the program itself, which stays as it is; the best ones come out as a diff."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from graphscope import api, cli
+from graphscope.edits import changed, diff
+from graphscope.findings import Action, Edit, Fix
+from graphscope.location import Location
+from graphscope.report import Report
+from graphscope.verify import verify
+
+SAMPLES = Path(__file__).parent.parent / "samples"
+FAILING = sorted(path.stem for path in SAMPLES.glob("*.py") if "\nExpected: GS10" in path.read_text())
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory of its own."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*command: object, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def inspected(source: str, *args: str) -> Report:
+    """The report on a script ``train.py`` here."""
+    Path("train.py").write_text(textwrap.dedent(source).lstrip("\n"))
+    return api.inspect("train.py", args=args)
+
+
+def at(line: int, file: str = "train.py") -> Location:
+    return Location(file, line, line)
+
+
+def proposing(report: Report, *fixes: Fix) -> Report:
+    """The report with other fixes for its one finding."""
+    return replace(report, findings=tuple(replace(finding, fixes=fixes) for finding in report.findings))
+
+
+def fixes(report: Report) -> dict[str, Fix]:
+    return {fix.title: fix for finding in report.findings for fix in finding.fixes}
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_a_failing_sample_has_a_fix_that_holds_and_none_that_fails(name: str, home: Path) -> None:
+    sample = home / "train.py"
+    shutil.copy(SAMPLES / f"{name}.py", sample)
+    command = (sys.executable, "-m", "graphscope", "inspect", "--verify", "--diff", "--format", "json", "-o", "r.json")
+    done = run(*command, sample)
+    assert done.returncode == 1, done.stderr
+    assert sample.read_bytes() == (SAMPLES / f"{name}.py").read_bytes()
+    for finding in json.loads(Path("r.json").read_text())["findings"]:
+        tried = [fix for fix in finding["fixes"] if fix["verified"] is not None]
+        assert any(fix["verified"] for fix in tried), finding["fixes"]
+        assert all(fix["verified"] and fix["works"] for fix in tried), finding["fixes"]
+    run("patch", "-p1", input=done.stdout)
+    mended = run(sys.executable, sample)
+    assert mended.returncode == 0, done.stdout + mended.stderr
+
+
+TWO_LOSSES = """
+    import torch
+    net, opt = torch.nn.Linear(2, 2), None
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    h = net(torch.ones(1, 2)).exp()
+    a, b = h.sin().sum(), h.cos().sum()
+    a.backward()
+    b.backward()
+    opt.step()
+"""
+SUM = Fix("sum", changes_gradients=False, edits=(Edit(Action.SUM, at(6), at(7)),))
+RETAIN = Fix("retain", changes_gradients=False, edits=(Edit(Action.RETAIN_GRAPH, at(6)),))
+CUT = Fix("cut", changes_gradients=False, edits=(Edit(Action.DETACH, at(5), name="h"),))
+HALF = (Edit(Action.RETAIN_GRAPH, at(6)), Edit(Action.MOVE_AFTER, at(7), at(8)))
+
+
+def test_fixes_that_keep_the_gradients_agree(home: Path) -> None:
+    report = proposing(inspected(TWO_LOSSES), SUM, RETAIN, Fix("half", changes_gradients=True, edits=HALF))
+    found = fixes(verify(report))
+    assert [(fix.verified, fix.agrees) for fix in found.values()] == [(True, True), (True, True), (True, False)]
+
+
+def test_a_fix_that_claims_to_keep_the_gradients_and_does_not_fails(home: Path) -> None:
+    report = proposing(inspected(TWO_LOSSES), Fix("half", changes_gradients=False, edits=HALF), SUM, RETAIN, CUT)
+    tried = verify(report)
+    found = fixes(tried)
+    assert list(found) == ["sum", "retain", "half", "cut"]
+    assert (found["half"].works, found["half"].verified) == (False, False)
+    assert "differ from those of the other fixes" in (found["half"].reason or "")
+    assert (found["cut"].reason or "").startswith("RuntimeError: element 0 of tensors does not require grad")
+    assert "fix (fails: RuntimeError: element 0" in str(tried)
+    assert "fix (verified): sum [same gradients, the first step's" in str(tried)
+
+
+def test_gradients_of_a_program_that_never_repeats_itself_are_not_compared(home: Path) -> None:
+    source = TWO_LOSSES.replace("import torch", "import os, torch; torch.manual_seed(int.from_bytes(os.urandom(4)))")
+    found = fixes(verify(proposing(inspected(source), SUM, RETAIN)))
+    assert [(fix.verified, fix.agrees) for fix in found.values()] == [(True, None), (True, None)]
+
+
+def test_what_cannot_be_edited_or_does_not_end_is_not_verified(home: Path) -> None:
+    forever = proposing(inspected(TWO_LOSSES + "    import time\n    time.sleep(600)\n"), RETAIN)
+    assert verify(forever, limit=3) == forever
+    refused = proposing(forever, Fix("both", edits=(*SUM.edits, *RETAIN.edits)))
+    assert verify(refused) == refused
+
+
+def test_the_program_runs_as_it_did(home: Path) -> None:
+    Path("data").mkdir()
+    Path("part.py").write_text("def double(x):\n    x *= 2\n    return x\n")
+    source = """
+        import json, os, sys, torch
+        from part import double
+        w = torch.ones(2, requires_grad=True)
+        double(w.exp()).sum().backward()
+        seen = [sys.argv, sys.path[0], __file__, os.getcwd(), __name__]
+        json.dump(seen, open("data/seen.json", "w"))
+        sys.exit(0 if len(sys.argv) == 3 else 3)
+        """
+    report = inspected(source, "--epochs", "1")
+    before = {path: path.read_bytes() for path in home.glob("*.py")}
+    found = verify(report, ("--epochs", "1"))
+    assert [fix.verified for fix in fixes(found).values() if "write" in fix.title] == [True, True]
+    here = str(home)
+    expected = [["train.py", "--epochs", "1"], here, str(home / "train.py"), here, "__main__"]
+    assert json.loads(Path("data/seen.json").read_text()) == expected
+    assert {path: path.read_bytes() for path in home.glob("*.py")} == before
+    wrong = fixes(verify(report, ()))
+    assert {fix.reason for fix in wrong.values() if fix.verified is False} == {"the program ends with status 3"}
+
+
+def test_a_silent_fault_is_looked_for_again(home: Path) -> None:
+    source = """
+        import torch
+        p = torch.ones(2, requires_grad=True).sigmoid()
+        p.data.clamp_(0.4, 0.6)
+        p.sum().backward()
+        """
+    report = inspected(source)
+    other = Fix("elsewhere", edits=(Edit(Action.RETAIN_GRAPH, at(4)),))
+    first, second = fixes(verify(proposing(report, *report.findings[0].fixes, other))).values()
+    assert first.verified
+    assert (second.verified, second.reason) == (False, "GS105 is found again")
+
+
+def test_progress_names_each_fix(home: Path) -> None:
+    lines: list[str] = []
+    verify(proposing(inspected(TWO_LOSSES), RETAIN), progress=lines.append)
+    assert lines == ["trying a fix for GS101: retain"]
+
+
+def test_a_diff_holds_all_fixes_and_the_file_s_line_ends(home: Path) -> None:
+    source = "a.backward()\r\nx += 1\r\n" + "pass\r\n" * 9 + "b.backward()"
+    Path("my train.py").write_bytes(source.encode())
+    wanted = [
+        [Edit(Action.RETAIN_GRAPH, at(1, "my train.py"))],
+        [Edit(Action.OUT_OF_PLACE, at(2, "my train.py"))],
+        [Edit(Action.RETAIN_GRAPH, at(12, "my train.py"))],
+        [Edit(Action.SUM, at(1, "my train.py"), at(12, "my train.py"))],
+    ]
+    text, left_out = diff(str(home), wanted)
+    assert left_out == 1
+    subprocess.run(["git", "apply"], input=text, check=True, cwd=home)
+    mended = source.replace("backward()", "backward(retain_graph=True)").replace("x += 1", "x = x + 1")
+    assert Path("my train.py").read_bytes() == mended.encode()
+
+
+def test_the_encoding_of_a_file_is_kept(home: Path) -> None:
+    Path("train.py").write_bytes("# coding: latin-1\nlösung.backward()\n".encode("latin-1"))
+    found = changed(str(home), [Edit(Action.RETAIN_GRAPH, at(2))])
+    assert found is not None and found[0].after == found[0].before.replace(b"()", b"(retain_graph=True)")
+
+
+def test_a_line_after_edits_is_traced_back(home: Path) -> None:
+    Path("train.py").write_text("import torch\nw -= 1\nf()\nx += 1\n")
+    found = changed(str(home), [Edit(Action.NO_GRAD, at(2)), Edit(Action.OUT_OF_PLACE, at(4))])
+    assert found is not None
+    assert [found[0].line_before(line) for line in range(1, 6)] == [1, 2, 2, 3, 4]
+
+
+def test_without_libcst_one_line_says_what_to_install(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("train.py").write_text("print('it ran')\n")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    for option in ("--verify", "--diff"):
+        result = CliRunner().invoke(cli.main, ["inspect", option, "train.py"])
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr == "Error: --verify and --diff need libcst: pip install 'torch-graphscope[fix]'\n"
