@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ..findings import Finding, Fix, Place, Role, Severity
@@ -56,19 +57,32 @@ class UnreachedParameter(Rule):
         if optimizer.location is not None:
             places.append(Place(optimizer.location, Role.RELATED, f"`{optimizer.name}` is made here"))
         places.append(Place(steps[0].location, Role.FAILURE, "these parameters are passed over here"))
+        spared = all(_has_reached_twin(trace, id, optimizer) for id in lost)  # experts that were not picked
         why, advice = _words(trace, bool(found), replaced, optimizer)
         return self.finding(
             f"`{optimizer.name}` ({optimizer.kind}) holds {held} parameters, and no loss reaches {len(lost)} of them: "
             f"{listed(trace, lost)}{why}",
             places=places,
             fixes=[Fix(advice)],
-            severity=Severity.ERROR if found or replaced else Severity.WARNING,
+            severity=Severity.ERROR if found or replaced else Severity.NOTE if spared else Severity.WARNING,
             optimizer=optimizer.name,
             parameters=tuple(trace.graph.tensor(id).name for id in lost),
             count=len(lost),
             cut=cut_fact(trace, found),
             replaced_by=tuple(trace.graph.tensor(id).name for id in replaced),
         )
+
+
+def _has_reached_twin(trace: Trace, lost: int, optimizer: OptimizerRef) -> bool:
+    """Whether one that differs only in a number in its name is reached: ``experts.0.weight``, ``experts.3.weight``."""
+    kind = _numberless(trace.graph.tensor(lost).name)
+    others = (trace.graph.tensor(id).name for id in optimizer.parameters if id in trace.ever_reached)
+    return kind is not None and any(_numberless(name) == kind for name in others)
+
+
+def _numberless(name: str | None) -> str | None:
+    kind = re.sub(r"(?<=[.\[])\d+(?=[.\]])", "*", name) if name else None
+    return kind if kind != name else None
 
 
 def _words(trace: Trace, cut: bool, replaced: tuple[int, ...], optimizer: OptimizerRef) -> tuple[str, str]:

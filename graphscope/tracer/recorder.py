@@ -81,6 +81,7 @@ class Recorder:
         self._modules: dict[int, str] = {}
         self._times: dict[int, int] = {}
         self._optimizers: dict[int, _Watched] = {}
+        self._grads: dict[int, int] = {}  # by tensor that was read as a grad: whose it is
         self._looks = 0
         self._full = False
         self._stepping: list[tuple[Tensor, int]] = []
@@ -239,6 +240,8 @@ class Recorder:
             if self.frames.is_user(sys._getframe(4).f_code):
                 number = self.tensors.number(inputs[0])
                 self.events.append(GradRead(self._tick(), self._step, location, number, result is not None))
+                if result is not None:
+                    self._grads[self.tensors.number(result)] = number
             return result
         if kind is Kind.SET_GRAD:
             number = self.tensors.number(inputs[0])
@@ -253,9 +256,9 @@ class Recorder:
         for tensor, number, before in zip(inputs, known, versions, strict=True):
             if _torch.version(tensor) != before:
                 written.append(tensor)
-                self._wrote(op, tensor, number, before, location)
+                self._wrote(op, tensor, number, before, location, args[1] if op == "__setitem__" else None)
         if kind is Kind.SET_DATA:
-            row = self.tensors.locate(known[0], inputs[0])
+            row = self.tensors.locate(known[0], inputs[0], own_counter=True)  # it keeps the one it has
             if self._is_direct():
                 write = Write(known[0], row.storage, row.counter, row.version, row.version, hidden=True, moved=True)
                 self.events.append(InPlaceWrite(self._tick(), self._step, location, f"{op} =", write))
@@ -374,18 +377,19 @@ class Recorder:
 
     # Writes
 
-    def _wrote(self, op: str, tensor: Tensor, number: int, before: int, location: Location) -> None:
-        row = self.tensors.rows[number]
-        if row.counter < 0:
-            base = tensor._base
-            known = None if base is None else self.tensors.known(base)
-            if known is not None and self.tensors.rows[known].counter >= 0:
-                row.counter = self.tensors.rows[known].counter
+    def _wrote(
+        self, op: str, tensor: Tensor, number: int, before: int, location: Location, key: Any = None
+    ) -> None:
+        """A tensor was written in place; ``key`` says where, for an item assignment."""
+        if number in self._grads and op in ("zero_", "_foreach_zero_"):
+            zeroed = (self._grads[number],)
+            self.events.append(ZeroGrad(self._tick(), self._step, location, zeroed, to_none=False))
         row = self.tensors.locate(number, tensor)
         hidden = row.counter != self.tensors.place(tensor)[1]
         if hidden and not self._is_direct():  # a library's own doing, such as gradcheck's, which takes it back
             return
-        _, bytes, offset = _torch.extent(tensor)
+        part = tensor[key] if hidden and isinstance(key, int | slice | tuple) else tensor
+        _, bytes, offset = _torch.extent(part)
         write = Write(number, row.storage, row.counter, before, row.version, hidden, offset, bytes)
         self.events.append(InPlaceWrite(self._tick(), self._step, location, op, write))
 
