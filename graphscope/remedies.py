@@ -95,6 +95,13 @@ class _Case:
         locations = dict.fromkeys(event.location for event in events) if self.verdict.event.ran else ()
         return tuple(Edit(action, location, other) for location in locations)
 
+    def is_part(self, culprit: Culprit) -> bool:
+        """Whether a write is part of the computation that the failing call goes through."""
+        if isinstance(culprit.event, OptimizerStep):
+            return False
+        made = self.trace.graph.locations
+        return any(made.get(node) == culprit.event.location for node in self.engine.runs(self.verdict.event))
+
     def existed(self, time: int) -> bool:
         """Whether the roots of the failing call had been computed by then."""
         nodes = (root.node for root in self.verdict.event.roots)
@@ -224,7 +231,7 @@ def _inserted(timeline: Timeline, entry: tuple[int, Event], *, after: int) -> Ti
 
 def _later_write(case: _Case) -> Iterator[_Candidate]:
     """Move the step, or the write, after the call that needs the old values."""
-    if case.writers and not case.is_carried and not case.freers:
+    if case.writers and not case.is_carried and not case.freers and not any(map(case.is_part, case.writers)):
         what = " and ".join(dict.fromkeys(_writer(case, culprit.event) for culprit in case.writers))
         fix = Fix(
             f"move {what} after {_call(case.verdict.event)}",
@@ -357,28 +364,37 @@ def _without_write(case: _Case) -> Iterator[_Candidate]:
     for culprit in writes[:1]:
         event = culprit.event
         assert isinstance(event, InPlaceWrite)
-        for title, action, name in _other_forms(case, event):
-            events = [each.event for each in writes]
-            edits = tuple(replace(edit, name=name) for edit in case.edits(action, events)) if action else ()
+        for title, action in _other_forms(case, event):
+            edits = [edit for each in writes for edit in _edits_of(case, each.event, action)]
             size = _size(case, culprit)
-            yield _Candidate(Fix(title, event.location, changes_gradients=False, bytes=size, edits=edits), timeline)
+            fix = Fix(title, event.location, changes_gradients=False, bytes=size, edits=tuple(edits))
+            yield _Candidate(fix, timeline)
 
 
-def _other_forms(case: _Case, event: InPlaceWrite) -> Iterator[tuple[str, Action | None, str | None]]:
-    """What to write instead, the action that does it, and the tensor's name where it is known."""
+def _edits_of(case: _Case, event: Event, action: Action | None) -> Iterator[Edit]:
+    """What to change at a write."""
+    if action is not None and isinstance(event, InPlaceWrite):
+        tensors, number = case.trace.tensors, event.write.tensor
+        name = tensors[number].name if number < len(tensors) else None
+        yield from (replace(edit, name=name) for edit in case.edits(action, [event]))
+
+
+def _other_forms(case: _Case, event: InPlaceWrite) -> Iterator[tuple[str, Action | None]]:
+    """What to write instead, and the action that does it."""
     tensors = case.trace.tensors
     tensor = tensors[event.write.tensor] if event.write.tensor < len(tensors) else None
-    known = tensor.name if tensor is not None else None
-    name = known or "x"
+    name = (tensor and tensor.name) or "x"
     if tensor is not None and tensor.is_leaf and tensor.requires_grad:
-        yield f"use {name}.clone() in the forward, so that the graph keeps the old values", None, known
+        yield f"use {name}.clone() in the forward, so that the graph keeps the old values", None
         return
     operator = _OPERATORS.get(event.op.strip("_").removeprefix("i"))
     if operator:
-        yield f"write `{name} = {name} {operator} ...`, out of place", Action.OUT_OF_PLACE, known
+        yield f"write `{name} = {name} {operator} ...`, out of place", Action.OUT_OF_PLACE
     elif event.op.endswith("_") and not event.op.startswith("_"):
-        yield f"write `{name} = {name}.{event.op.rstrip('_')}(...)`, out of place", Action.OUT_OF_PLACE, known
-    yield f"write to a copy: `{name} = {name}.clone()` before it", Action.CLONE, known
+        yield f"write `{name} = {name}.{event.op.rstrip('_')}(...)`, out of place", Action.OUT_OF_PLACE
+    elif not event.op.endswith("_"):  # a function's name
+        yield "leave `inplace=True` out", Action.OUT_OF_PLACE
+    yield f"write to a copy: `{name} = {name}.clone()` before it", Action.CLONE
 
 
 _OPERATORS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "div": "/", "matmul": "@"}

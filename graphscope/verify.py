@@ -50,7 +50,8 @@ def verify(
             tried.append(trials.tried(finding, fix) if fix in wanted else (fix, None))
         fixes = _compared(tried, trials)
         findings.append(replace(finding, fixes=tuple(sorted(fixes, key=lambda fix: not fix.works))))
-    return replace(report, findings=tuple(findings))
+    trace = replace(report.trace, unseen=(*report.trace.unseen, *trials.unseen))
+    return replace(report, trace=trace, findings=tuple(findings))
 
 
 def best(report: Report) -> tuple[bytes, int]:
@@ -79,6 +80,7 @@ class _Trials:
     def __init__(self, report: Report, args: Sequence[str], module: bool, limit: float) -> None:
         self._report, self._args, self._module, self._limit = report, list(args), module, limit
         self._runs: dict[tuple[Changed, ...], _Run | None] = {}
+        self.unseen: dict[str, None] = {}
 
     def tried(self, finding: Finding, fix: Fix) -> tuple[Fix, _Run | None]:
         """The fix with what came of it, and the run if it went well."""
@@ -89,6 +91,8 @@ class _Trials:
             self._runs[files] = self.run(files)
         run = self._runs[files]
         if run is None:
+            said = f"whether this fix holds, as the program with it was still running after {self._limit:.0f} s"
+            self.unseen[f"{said}: {fix.title}"] = None
             return fix, None
         problem = _problem(run, finding, files, self._report.trace.outcome)
         if problem is not None:

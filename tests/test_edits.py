@@ -218,6 +218,13 @@ def test_a_use_is_detached(before: str, name: str | None, after: str) -> None:
     assert detached(before, name) == after
 
 
+def test_a_state_that_begins_as_none_is_detached_from_the_second_turn_on() -> None:
+    assert detached("h = None\no, h = f(x, h)") == "h = None\no, h = f(x, h if h is None else h.detach())"
+    assert detached("h = None\nh = h + f(x)") == "h = None\nh = (h if h is None else h.detach()) + f(x)"
+    source = "def f(x, s=None):\n    a, b = s\n    s = g(x, s)"
+    assert detached(source) == source[:-2] + "s if s is None else tuple(state.detach() for state in s))"
+
+
 @pytest.mark.parametrize(
     ("statement", "name"),
     [("y = d(x)", "fake"), ("fake = d(x)", "fake"), ("y = d(x, z)", None), ("y = d(x.detach())", "x")],
@@ -242,6 +249,7 @@ def test_a_detach_is_refused(statement: str, name: str | None) -> None:
         ("def f(x): return x.relu_()", "def f(x): return x.relu()"),
         ("torch.relu_(x)", "x = torch.relu(x)"),
         ("F.relu(x, inplace=True)", "x = F.relu(x)"),
+        ("torch.add(x, 1, out=y)", "y = torch.add(x, 1)"),
         ("y = F.dropout(x, 0.5, inplace=True, training=on)", "y = x = F.dropout(x, 0.5, training=on)"),
         ("x = relu(x, inplace=True)", "x = relu(x)"),
         ("act = nn.ReLU(inplace=True)", "act = nn.ReLU()"),
@@ -273,6 +281,26 @@ def test_a_write_makes_a_new_tensor(before: str, after: str) -> None:
 )
 def test_a_write_is_refused(statement: str) -> None:
     assert written(statement) is None
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("def f(x):\n    x *= 2\n", 2),  # the caller's
+        ("for p in parameters:\n    p.mul_(2)\n", 2),  # the list's
+        ("row = table[0]\nrow += 1\nprint(table)\n", 2),  # the base's
+        ("def f(x):\n    y = x.view(-1)\n    y.relu_()\n    return x\n", 3),
+    ],
+)
+def test_a_write_that_others_see_stays(source: str, line: int) -> None:
+    assert apply(source, [Edit(Action.OUT_OF_PLACE, at(line))]) is None
+    assert apply(source, [Edit(Action.CLONE, at(line))]) is None
+
+
+def test_a_write_that_nobody_else_sees_goes() -> None:
+    assert written("def f(x):\n    y = x.view(-1)\n    y += x\n    return y\ny += 1") is not None
+    assert apply("def f(x):\n    x *= 2\n    return x\n", [Edit(Action.OUT_OF_PLACE, at(2))]) is not None
+    assert apply("for x in xs:\n    x *= 2\n    f(x)\n", [Edit(Action.OUT_OF_PLACE, at(2))]) is not None
 
 
 def test_a_name_chooses_among_writes() -> None:

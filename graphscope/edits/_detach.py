@@ -17,15 +17,15 @@ def detach(source: Source, edit: Edit) -> Iterator[Splice]:
     found = [(each, uses) for each in _places(source, edit.location.line) if (uses := _uses(source, each, edit.name))]
     statement, uses = only(found)
     name = source.text(uses[0].with_changes(lpar=(), rpar=()))
-    pair = _is_pair(source, statement, name)
+    text = f"{name}.detach()"
+    if _is_pair(source, statement, name):
+        item = next(each for each in ("s", "state", "each", "item") if each != name)
+        text = f"tuple({item}.detach() for {item} in {name})"
+    if _may_be_none(source, name):
+        text = f"{name} if {name} is None else {text}"
     for use in uses:
-        text = source.between(source.start(use), source.end(use))
-        if pair:
-            item = next(each for each in ("s", "state", "each", "item") if each != name)
-            text = f"tuple({item}.detach() for {item} in {text})"
-        else:
-            text += ".detach()"
-        yield Splice(source.start(use), source.end(use), text)
+        bare = isinstance(source.parent(use), cst.Arg | cst.Assign) or use.lpar or " if " not in text
+        yield Splice(source.start(use), source.end(use), text if bare else f"({text})")
 
 
 def _places(source: Source, line: int) -> Iterator[cst.CSTNode]:
@@ -71,6 +71,19 @@ def _carried(statement: cst.CSTNode, used: set[str]) -> str | None:
     carried = bound(statement) & used
     longest = [name for name in carried if not any(other.startswith(f"{name}.") for other in carried)]
     return longest[0] if len(longest) == 1 else None
+
+
+def _may_be_none(source: Source, name: str) -> bool:
+    """Whether a name is None at some place: the state before the first turn of a loop."""
+    for node in source.nodes:
+        match node:
+            case cst.Assign(targets=targets, value=cst.Name(value="None")):
+                if any(dotted(each.target) == name for each in targets):
+                    return True
+            case cst.Param(name=cst.Name(value=parameter), default=cst.Name(value="None")):
+                if parameter == name:
+                    return True
+    return False
 
 
 def _is_pair(source: Source, statement: cst.CSTNode, name: str) -> bool:

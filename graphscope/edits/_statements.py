@@ -8,7 +8,7 @@ import libcst as cst
 
 from ..findings import Edit
 from ._source import Refused, Source, Splice, bound, descendants, dotted, names
-from ._writes import written
+from ._writes import check_own, written
 
 
 def move_after(source: Source, edit: Edit) -> Iterator[Splice]:
@@ -50,6 +50,7 @@ def clone(source: Source, edit: Edit) -> Iterator[Splice]:
     name = edit.name or written(source, line.body[0])
     if name is None or not _is_dotted(name) or name not in names(line):
         raise Refused("a copy of what?")
+    check_own(source, line.body[0], name)
     start = source.line_start(source.start(line))
     yield Splice(start, start, f"{source.indent(line)}{name} = {name}.clone(){source.module.default_newline}")
 

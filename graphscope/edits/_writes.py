@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from ..findings import Edit
-from ._source import Refused, Source, Splice, bound, descendants, dotted
+from ._source import Refused, Source, Splice, bound, descendants, dotted, names
 
 _NO_OTHER_FORM = {
     *("copy_", "fill_", "zero_", "set_", "resize_", "resize_as_", "requires_grad_", "detach_", "share_memory_"),
@@ -34,7 +34,9 @@ def out_of_place(source: Source, edit: Edit) -> Iterator[Splice]:
         return
     if len({write.name for _, write in found}) != 1:
         raise Refused("several writes")
-    for _, write in found:
+    for statement, write in found:
+        if write.name is not None:
+            check_own(source, statement, write.name)
         if isinstance(write.node, cst.AugAssign):
             yield from _assignment(source, write.node)
         else:
@@ -51,6 +53,55 @@ def written(source: Source, statement: cst.BaseSmallStatement) -> str | None:
         return dotted(statement.target.value)
     found = {write.name for write in _writes(source, statement)}
     return found.pop() if len(found) == 1 else None
+
+
+def check_own(source: Source, statement: cst.CSTNode, name: str) -> None:
+    """Refuse where another reference to the tensor was meant to see the write: a caller's, a list's, a base's."""
+    if isinstance(statement, cst.Return):
+        return
+    scope, again, given = _surroundings(source, statement)
+    used = {text for each in descendants(scope) if (text := dotted(each)) and _is_after(source, each, statement)}
+    if name in given and name not in used | again:
+        raise Refused("what it was taken from was to change")
+    for node in descendants(scope):
+        if isinstance(node, cst.Assign) and any(dotted(each.target) == name for each in node.targets):
+            base = _base(node.value)
+            if base is not None and base != name and base in used:
+                raise Refused("what it is a view of was to change")
+
+
+def _is_after(source: Source, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
+    return isinstance(node, cst.Name | cst.Attribute) and source.start(node) >= source.end(statement)
+
+
+def _surroundings(source: Source, statement: cst.CSTNode) -> tuple[cst.CSTNode, set[str], set[str]]:
+    """The function or module around a statement, the names that a loop reads again, the names that are given values.
+
+    Parameters and the targets of loops are given theirs by what others hold as well.
+    """
+    around, again, given = source.parent(statement), set[str](), set[str]()
+    while around is not None and not isinstance(around, cst.FunctionDef | cst.Module):
+        if isinstance(around, cst.For | cst.While):
+            target = names(around.target) if isinstance(around, cst.For) else set()
+            rest = (each for each in around.body.body if statement not in descendants(each))
+            again |= set[str]().union(*map(names, rest)) - target
+            given |= target
+        around = source.parent(around)
+    if isinstance(around, cst.FunctionDef):
+        given |= names(around.params) - {"self"}
+    return around or source.module, again, given
+
+
+def _base(value: cst.BaseExpression) -> str | None:
+    """The name of the tensor that an expression is a view of."""
+    match value:
+        case cst.Subscript(value=owner):
+            return dotted(owner)
+        case cst.Attribute(value=owner, attr=cst.Name(value="T" | "mT" | "H" | "mH" | "data" | "real" | "imag")):
+            return dotted(owner)
+        case cst.Call(func=cst.Attribute(value=owner, attr=cst.Name(value=method))) if method in _VIEWS:
+            return dotted(owner)
+    return None
 
 
 @dataclass(frozen=True)
@@ -75,6 +126,8 @@ def _target(call: cst.Call) -> cst.BaseExpression | None:
     if _is_method(call):
         assert isinstance(call.func, cst.Attribute)
         return _root(call.func.value)
+    if (out := _out(call)) is not None:
+        return _root(out.value)
     if _is_function(call) and call.args and call.args[0].keyword is None:
         return _root(call.args[0].value)
     return None
@@ -106,6 +159,13 @@ def _is_function(call: cst.Call) -> bool:
         name = call.func.attr.value
         return (name.endswith("_") and not name.endswith("__")) or _flag(call) is not None
     return isinstance(call.func, cst.Name) and call.func.value.islower() and _flag(call) is not None
+
+
+def _out(call: cst.Call) -> cst.Arg | None:
+    """The argument ``out=x`` of a function of torch."""
+    if (dotted(call.func) or "").startswith("torch."):
+        return next((arg for arg in call.args if arg.keyword and arg.keyword.value == "out"), None)
+    return None
 
 
 def _flag(call: cst.Call) -> cst.Arg | None:
@@ -148,9 +208,9 @@ def _binds_tighter(node: cst.AugAssign) -> bool:
 
 
 def _call(source: Source, call: cst.Call) -> Iterator[Splice]:
-    """Take the underscore off a call, and its ``inplace=True``, and ``.data`` off what it is called on."""
-    if (flag := _flag(call)) is not None:
-        yield _without(source, call, flag)
+    """Take the underscore off a call, and its ``inplace=True`` or ``out=``, and ``.data`` off what it is called on."""
+    if (spare := _flag(call) or _out(call)) is not None:
+        yield _without(source, call, spare)
     func = call.func
     if not isinstance(func, cst.Attribute):
         return
