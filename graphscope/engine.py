@@ -7,7 +7,8 @@ The model knows what torch 2.13 does, and no more:
 - A node fails if a buffer it needs was released ("freed"), or if a tensor it saved has moved on to another
   version since ("stale"). All buffers of a node go together, so freed is always noticed before stale.
 - Tensors packed by saved-tensor hooks (checkpoint, ``save_on_cpu``) are released too, but torch does not
-  compare their versions.
+  compare their versions. A non-reentrant checkpoint compares those of its arguments instead, which the tracer
+  lists beside what is packed.
 - A custom Function reads its buffers only through ``ctx.saved_tensors``. Reading that after release fails even
   if nothing was saved.
 """
@@ -23,7 +24,7 @@ from itertools import takewhile
 from typing import Literal
 
 from .events import Backward, Event, InPlaceWrite, OptimizerStep, Write
-from .graph import Graph, SavedTensor
+from .graph import Graph, SavedColumn, SavedTensor
 from .trace import Trace
 
 Kind = Literal["freed", "stale", "no graph", "checkpoint"]
@@ -130,14 +131,17 @@ class Engine:
         return frozenset() if event.inputs is None else self.reentrant & runs
 
 
+_FEW_ROOTS = 64  # up to here one pass over the edges serves all roots; beyond, most roots share only leaves
+
+
 class Reach:
-    """Which nodes lie behind which roots: one pass over the edges, for all roots together."""
+    """Which nodes lie behind which roots: for a few roots by one pass over the edges, for all of them together."""
 
     def __init__(self, targets: Sequence[tuple[tuple[int, int], ...]], roots: Sequence[int]) -> None:
         self._targets = targets
         self._bits = {root: 1 << position for position, root in enumerate(roots)}
         self._order = _topological(targets)
-        self._regions = self._divide()
+        self._regions = self._divide() if len(roots) <= _FEW_ROOTS else None
         self._known: dict[object, frozenset[int]] = {}
         self._ranks: dict[int, int] = {}
 
@@ -157,12 +161,25 @@ class Reach:
 
     def behind(self, roots: Iterable[int]) -> frozenset[int]:
         """All nodes that lie behind any of the roots, and the roots."""
+        key = frozenset(roots)
+        if key not in self._known:
+            self._known[key] = self._walk(key) if self._regions is None else self._gather(self._regions, key)
+        return self._known[key]
+
+    def _gather(self, regions: dict[int, list[int]], roots: frozenset[int]) -> frozenset[int]:
         bits = 0
         for root in roots:
             bits |= self._bits[root]
-        if bits not in self._known:
-            self._known[bits] = frozenset().union(*(nodes for mask, nodes in self._regions.items() if mask & bits))
-        return self._known[bits]
+        return frozenset().union(*(nodes for mask, nodes in regions.items() if mask & bits))
+
+    def _walk(self, roots: frozenset[int]) -> frozenset[int]:
+        seen, stack = set(roots), list(roots)
+        while stack:
+            for target, _ in self._targets[stack.pop()]:
+                if target >= 0 and target not in seen:
+                    seen.add(target)
+                    stack.append(target)
+        return frozenset(seen)
 
     def runs(self, roots: tuple[int, ...], inputs: tuple[int, ...] | None, *, stops: bool) -> frozenset[int]:
         """The nodes that a call executes.
@@ -237,15 +254,14 @@ class Buffers:
 
 def _watched(graph: Graph) -> Iterator[tuple[int, int, int | None, bool, bool]]:
     """Node, counter, version, freed and hooked of every saved tensor; making the objects took most of the time."""
-    rows = getattr(graph.saved, "_rows", None)
-    if rows is None:
+    if isinstance(graph.saved, SavedColumn):
+        for node, rows in graph.saved.rows.items():
+            for row in rows:
+                yield node, row[5], row[6], row[7], row[8]
+    else:
         for node, saved in graph.saved.items():
             for each in saved:
                 yield node, each.counter, each.version, each.freed, each.hooked
-    else:
-        for node, saved in rows.items():
-            for each in saved:
-                yield node, each[5], each[6], each[7], each[8]
 
 
 @dataclass(slots=True)

@@ -88,19 +88,19 @@ class SavedTensor:
 
 
 class SavedColumn(Mapping[int, tuple[SavedTensor, ...]]):
-    """Saved tensors by node id, made from rows of their fields when they are asked for."""
+    """Saved tensors by node id, made from ``rows`` of their fields when they are asked for."""
 
     def __init__(self, rows: Mapping[int, tuple[tuple[Any, ...], ...]]) -> None:
-        self._rows = rows
+        self.rows = rows
 
     def __getitem__(self, node: int) -> tuple[SavedTensor, ...]:
-        return tuple(SavedTensor(name, tuple(shape), *rest) for name, shape, *rest in self._rows[node])
+        return tuple(SavedTensor(name, tuple(shape), *rest) for name, shape, *rest in self.rows[node])
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._rows)
+        return iter(self.rows)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.rows)
 
 
 @dataclass(frozen=True, slots=True)

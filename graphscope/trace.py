@@ -92,6 +92,15 @@ class Trace:
 
     def reached(self, backward: Backward) -> frozenset[int]:
         """The TensorRef ids of the leaves that this backward, or grad, reaches."""
+        if backward.time not in self._reached:
+            self._reached[backward.time] = self._leaves_behind(backward)
+        return self._reached[backward.time]
+
+    @cached_property
+    def _reached(self) -> dict[int, frozenset[int]]:
+        return {}
+
+    def _leaves_behind(self, backward: Backward) -> frozenset[int]:
         reached = self.graph.reachable(root.node for root in backward.roots if root.node is not None)
         if backward.inputs is not None:
             reached &= frozenset(backward.inputs)

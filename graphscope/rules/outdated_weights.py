@@ -129,7 +129,9 @@ def _writes(trace: Trace) -> dict[int, list[int]]:
         if isinstance(event, OptimizerStep):
             for write in event.writes:
                 found.setdefault(write.tensor, []).append(event.time)
-        elif isinstance(event, InPlaceWrite) and event.op.endswith("_"):  # by hand; an embedding renorms its own table
+        elif isinstance(event, InPlaceWrite) and (
+            event.op.endswith("_") or event.write.moved
+        ):  # by hand; an embedding renorms its own table
             found.setdefault(event.write.tensor, []).append(event.time)
     return found
 

@@ -20,6 +20,9 @@ from torch import Tensor
 next_sequence: Callable[[], int] = torch._C._autograd._get_sequence_nr
 
 _EXPECTED = re.compile(r"is at version (\d+); expected version (\d+)")
+_OUTDATED_VIEW = "its base or another view of its base has been modified inplace"
+_FAR = 1 << 30  # a version that no program reaches
+_MOST_TRIED = 64
 
 
 def raw_saved_names(kind: type) -> tuple[str, ...]:
@@ -40,20 +43,81 @@ def version(tensor: Tensor) -> int:
         return 0
 
 
-def expected_version(node: Any, raw_name: str, current: int) -> int | None:
+def expected_version(node: Any, raw_name: str, data: Tensor) -> int | None:
     """The version that a saved tensor had when it was saved.
 
     torch has no accessor for it; unpacking checks it and names both versions when they differ. Never
     to be called where an unpack hook is set.
     """
+    name = raw_name.replace("_raw_saved_", "_saved_", 1) if raw_name != "_raw_saved_tensors" else "saved_tensors"
+    return _expected(lambda: getattr(node, name), data)
+
+
+def _expected(unpack: Callable[[], Any], data: Tensor) -> int | None:
+    now = data._version
     try:
-        getattr(
-            node, raw_name.replace("_raw_saved_", "_saved_", 1) if raw_name != "_raw_saved_tensors" else "saved_tensors"
-        )
+        unpack()
     except RuntimeError as error:
+        if _OUTDATED_VIEW in str(error):
+            return _accepted(unpack, data, now)
         found = _EXPECTED.search(str(error))
-        return int(found[2]) if found and int(found[1]) == current else None
-    return current
+        return int(found[2]) if found and int(found[1]) == now else None
+    return now
+
+
+def _accepted(unpack: Callable[[], Any], data: Tensor, now: int) -> int | None:
+    """The version at which a view of ``chunk`` or ``unbind`` is given: at any other its grad_fn is refused first."""
+    try:
+        for version in range(now - 1, max(-1, now - _MOST_TRIED), -1):
+            _set_version(data, version)
+            try:
+                unpack()
+                return version
+            except RuntimeError:
+                continue
+    finally:
+        _set_version(data, now)
+    return None
+
+
+def share_counter(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors on the same memory have one version counter, as views do and ``.data`` does not.
+
+    torch does not tell: the one is moved for a moment, to see whether the other moves along.
+    """
+    if version(one) != version(other):
+        return False
+    before = one._version
+    try:
+        _set_version(one, before + _FAR)
+        return other._version == before + _FAR
+    except (AttributeError, RuntimeError, TypeError):  # inference tensors have no counter
+        return False
+    finally:
+        with contextlib.suppress(AttributeError, RuntimeError, TypeError):
+            _set_version(one, before)
+
+
+def _set_version(tensor: Tensor, version: int) -> None:
+    torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+
+
+def checkpoint_arguments(unpack_hook: Any) -> list[tuple[Tensor, int | None]]:
+    """The tensors that a non-reentrant checkpoint will compute from again, with the versions they must have then.
+
+    Its unpack hook closes over a frame with ``saved_args``: SavedTensors, which compare versions when unpacked.
+    """
+    found = []
+    for cell in getattr(unpack_hook, "__closure__", None) or ():
+        try:
+            arguments = getattr(cell.cell_contents, "saved_args", ())
+        except ValueError:  # an empty cell
+            continue
+        for saved in arguments if isinstance(arguments, list) else ():
+            data = getattr(saved, "data", None)
+            if type(saved).__name__ == "SavedTensor" and isinstance(data, Tensor) and saved.unpack_hook is None:
+                found.append((data, _expected(saved.unpack, data) if version(data) else 0))
+    return found
 
 
 def was_freed(node: Any, raw_name: str) -> bool:
@@ -74,6 +138,16 @@ def storage_start(tensor: Tensor) -> int:
         return tensor.data_ptr() - int(tensor.storage_offset()) * tensor.itemsize
     except (RuntimeError, NotImplementedError):
         return 0
+
+
+def shape(tensor: Tensor) -> tuple[int, ...]:
+    """The tensor's shape; -1 for sizes that vary (nested), () where there is none yet (lazy parameters)."""
+    if tensor.is_nested:
+        return (-1,) * tensor.dim()
+    try:
+        return tuple(tensor.shape)
+    except (RuntimeError, ValueError):
+        return ()
 
 
 def extent(tensor: Tensor) -> tuple[tuple[int, ...], int, int]:

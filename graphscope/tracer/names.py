@@ -91,7 +91,8 @@ class Names:
                 self._name(f"{name}[{position}]", element, depth - 1)
         elif depth and type(value) is dict and len(value) <= _LONGEST:
             for key, element in list(value.items()):
-                self._name(f"{name}[{key!r}]", element, depth - 1)
+                if isinstance(key, str | int):  # others would be written by a __repr__ of the user's
+                    self._name(f"{name}[{key!r}]", element, depth - 1)
         elif depth and _is_users_object(value):
             for key, element in list(vars(value).items())[:_LONGEST]:
                 self._name(f"{name}.{key}", element, depth - 1)

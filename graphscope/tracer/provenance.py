@@ -62,7 +62,7 @@ class TracedArray(np.ndarray):
     def __setitem__(self, key: Any, value: Any) -> None:
         super().__setitem__(_plain(key), _plain(value))
         self.sources = self.sources | _origins(value)[0]
-        self._was_written()
+        self._was_written(key)
 
     def fill(self, *args: Any) -> None:  # noqa: D102  # as numpy's
         super().fill(*args)
@@ -98,9 +98,11 @@ class TracedArray(np.ndarray):
     def __format__(self, spec: str) -> str:
         return format(_plain(self), spec)
 
-    def _was_written(self) -> None:
+    def _was_written(self, key: Any = ...) -> None:
         if self.written is not None:
-            self.written(self)
+            basic = isinstance(key, int | slice) or (isinstance(key, tuple) and ... not in key)
+            where = (*key, ...) if isinstance(key, tuple) else (key, ...)
+            self.written(super().__getitem__(where) if basic else self)
 
 
 TracedArray.__name__ = TracedArray.__qualname__ = "ndarray"

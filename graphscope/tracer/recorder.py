@@ -18,6 +18,7 @@ import threading
 import traceback
 import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -59,6 +60,17 @@ class _Watched:
         self.held: list[int] = []
 
 
+@dataclass(slots=True)
+class _OpenStep:
+    """A step that has begun; ``left`` tells that the mode was taken off for it."""
+
+    optimizer: Any
+    versions: list[tuple[Tensor, int]]
+    graded: tuple[int, ...]
+    frozen: tuple[int, ...]
+    left: bool = False
+
+
 class Recorder:
     """A context manager that watches this process; ``trace()`` then gives what it saw."""
 
@@ -81,13 +93,13 @@ class Recorder:
         self._modules: dict[int, str] = {}
         self._times: dict[int, int] = {}
         self._optimizers: dict[int, _Watched] = {}
+        self._memory: dict[
+            int, tuple[int, int, int, int]
+        ] = {}  # of tensors seen as arrays: start, size, storage, counter
         self._grads: dict[int, int] = {}  # by tensor that was read as a grad: whose it is
         self._looks = 0
         self._full = False
-        self._stepping: list[tuple[Tensor, int]] = []
-        self._graded: tuple[int, ...] = ()
-        self._frozen: tuple[int, ...] = ()
-        self._left = False
+        self._open: list[_OpenStep] = []
         self._kinds: dict[Any, Kind] = {}
         self._mode = _Mode(self)
         self._undo = contextlib.ExitStack()
@@ -259,13 +271,17 @@ class Recorder:
                 self._wrote(op, tensor, number, before, location, args[1] if op == "__setitem__" else None)
         if kind is Kind.SET_DATA:
             row = self.tensors.locate(known[0], inputs[0], own_counter=True)  # it keeps the one it has
-            if self._is_direct():
+            if self._is_direct() or inputs[0].requires_grad:
                 write = Write(known[0], row.storage, row.counter, row.version, row.version, hidden=True, moved=True)
                 self.events.append(InPlaceWrite(self._tick(), self._step, location, f"{op} =", write))
             return result
         outputs: list[Tensor] = []
         if kind is Kind.LEAVE:
             result = self.provenance.left(result, known[0])
+            if isinstance(result, TracedArray):
+                row = self.tensors.locate(known[0], inputs[0])
+                memory = (_torch.storage_start(inputs[0]), inputs[0].untyped_storage().nbytes())
+                self._memory[known[0]] = (*memory, row.storage, row.counter)
         else:
             _flatten((result,), outputs)
             outputs += [each for each in written if not any(each is output for output in outputs)]
@@ -377,9 +393,7 @@ class Recorder:
 
     # Writes
 
-    def _wrote(
-        self, op: str, tensor: Tensor, number: int, before: int, location: Location, key: Any = None
-    ) -> None:
+    def _wrote(self, op: str, tensor: Tensor, number: int, before: int, location: Location, key: Any = None) -> None:
         """A tensor was written in place; ``key`` says where, for an item assignment."""
         if number in self._grads and op in ("zero_", "_foreach_zero_"):
             zeroed = (self._grads[number],)
@@ -401,31 +415,20 @@ class Recorder:
         return frame is not None and self.frames.is_user(frame.f_code)
 
     def _array_written(self, array: TracedArray) -> None:
-        """An array on a tensor's memory was written, which no version counter sees."""
+        """An array on a tensor's memory, or a part of one, was written, which no version counter sees."""
         with self._guard():
             location = self.frames.here(sys._getframe(2))
-            start = array.__array_interface__["data"][0]
             if location is None or self._off or self._busy:
                 return
+            at = array.__array_interface__["data"][0]
             for source in array.sources:
-                row = self.tensors.rows[source]
-                tensor = row.ref()
-                if tensor is None:
-                    continue
-                begin = _torch.storage_start(tensor)
-                if begin <= start < begin + tensor.untyped_storage().nbytes():
-                    row = self.tensors.locate(source, tensor)
+                start, size, storage, counter = self._memory.get(source, (0, 0, -1, -1))
+                if start <= at < start + size:
                     write = Write(
-                        source,
-                        row.storage,
-                        row.counter,
-                        row.version,
-                        row.version,
-                        hidden=True,
-                        offset=start - begin,
-                        bytes=array.nbytes,
+                        source, storage, counter, 0, 0, hidden=True, offset=at - start, bytes=max(array.nbytes, 1)
                     )
                     self.events.append(InPlaceWrite(self._tick(), self._step, location, "numpy", write))
+                    return
 
     # Backward
 
@@ -443,7 +446,7 @@ class Recorder:
         error: BaseException | None = None
         if event is not None:
             self.events.append(event)
-        again = self._rejoin()
+        self._rejoin()
         self._busy += 1
         try:
             return original(tensors, *args, **kwargs)
@@ -452,8 +455,6 @@ class Recorder:
             raise
         finally:
             self._busy -= 1
-            if again:
-                _torch.pop_mode_if_innermost(self._mode)
             with self._guard():
                 if event is not None:
                     if error is not None:
@@ -545,17 +546,26 @@ class Recorder:
         with self._guard():
             self._optimizer(optimizer)
             held = [each for group in optimizer.param_groups for each in group["params"]]
-            self._stepping = [(each, _torch.version(each)) for each in held]
-            with _torch.without_modes():
-                self._graded = tuple(self.tensors.number(each) for each in held if each.grad is not None)
-                self._frozen = tuple(self.tensors.number(each) for each in held if not each.requires_grad)
-        if len(args) + len(kwargs) == 1:  # no closure: what runs until the step ends is torch's own
-            self._left = _torch.pop_mode_if_innermost(self._mode)
+            self._open.append(
+                _OpenStep(
+                    optimizer,
+                    [(each, _torch.version(each)) for each in held],
+                    tuple(self.tensors.number(each) for each in held if each.grad is not None),
+                    tuple(self.tensors.number(each) for each in held if not each.requires_grad),
+                )
+            )
+        if len(args) + len(kwargs) == 1 and self._open:  # no closure: what runs until the step ends is torch's own
+            self._open[-1].left = _torch.pop_mode_if_innermost(self._mode)
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if self._off:
             return
-        self._rejoin()
+        opened = next((each for each in reversed(self._open) if each.optimizer is optimizer), None)
+        if opened is None:
+            return
+        while self._open and self._open.pop() is not opened:  # steps inside this one that raised
+            pass
+        self._rejoin(opened)
         with self._guard():
             location = self.frames.here(sys._getframe(2))
             if location is None:
@@ -563,13 +573,14 @@ class Recorder:
                 return
             watched = self._optimizer(optimizer)
             writes = []
-            for tensor, before in self._stepping:
+            for tensor, before in opened.versions:
                 if _torch.version(tensor) != before:
                     row = self.tensors.locate(number := self.tensors.number(tensor), tensor)
                     writes.append(Write(number, row.storage, row.counter, before, row.version))
-            self._stepping = []
             self.events.append(
-                OptimizerStep(self._tick(), self._step, location, watched.id, tuple(writes), self._graded, self._frozen)
+                OptimizerStep(
+                    self._tick(), self._step, location, watched.id, tuple(writes), opened.graded, opened.frozen
+                )
             )
             self._step += 1
 
@@ -596,12 +607,12 @@ class Recorder:
                 self.events.append(ZeroGrad(self._tick(), self._step, location, held, optimizer, to_none))
         return result
 
-    def _rejoin(self) -> bool:
-        """Put the mode back if an optimizer's step took it off (and raised, or has a backward of its own)."""
-        if self._left:
-            self._left = False
-            _torch.push_mode(self._mode)
-        return False
+    def _rejoin(self, *steps: _OpenStep) -> None:
+        """Put the mode back that a step took off: when it ends, or when a backward shows that it raised."""
+        for step in steps or self._open:
+            if step.left:
+                step.left = False
+                _torch.push_mode(self._mode)
 
     # Numpy, refusals
 
@@ -692,8 +703,6 @@ def _grad_mode() -> str:
 
 
 def _with_error(event: Backward, error: BaseException) -> Backward:
-    from dataclasses import replace
-
     return replace(event, error=f"{type(error).__name__}: {error}")
 
 

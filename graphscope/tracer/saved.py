@@ -25,9 +25,9 @@ def saved_names(kind: type) -> Names:
 
 
 def saved_rows(node: Any, names: Names, tensors: Tensors) -> tuple[Row, ...]:
-    """One row for each tensor that the node saved."""
+    """One row for each tensor that the node saved, and for what a checkpoint will need to compute them again."""
     rows: list[Row] = []
-    place, numbers = tensors.place, tensors.numbers
+    arguments: dict[int, Row] = {}
     for name, label in names:
         try:
             raw = getattr(node, name) if name else _UNSHOWN
@@ -39,19 +39,28 @@ def saved_rows(node: Any, names: Names, tensors: Tensors) -> tuple[Row, ...]:
             if not isinstance(data, Tensor) or saved.unpack_hook is not None:
                 if (row := _row_of_absent(node, name, label, saved)) is not None:
                     rows.append(row)
+                if saved.unpack_hook is not None:
+                    for tensor, version in _torch.checkpoint_arguments(saved.unpack_hook):
+                        arguments.setdefault(id(tensor), _row("argument", tensor, version, tensors))
                 continue
-            storage, counter = place(data)
-            known = numbers.get(id(data))
-            if known is not None and (known := tensors.known(data)) is not None:
-                counter = tensors.rows[known].counter if tensors.rows[known].counter >= 0 else counter
-            version: int | None = data._version
-            if version:
-                tensors.versions[counter] = version
-                version = _torch.expected_version(node, name, version)
-            dtype = DTYPES.get(data.dtype) or dtype_name(data.dtype)
-            shape, size, offset = _torch.extent(data)
-            rows.append((label, shape, dtype, size, storage, counter, version, False, False, known, offset))
-    return tuple(rows)
+            current = data._version
+            rows.append(_row(label, data, _torch.expected_version(node, name, data) if current else 0, tensors))
+    return (*rows, *arguments.values())
+
+
+def _row(label: str, data: Tensor, version: int | None, tensors: Tensors) -> Row:
+    """The row of a tensor that was saved at this version."""
+    storage, first = tensors.place(data)
+    known = tensors.numbers.get(id(data))
+    if known is not None and (known := tensors.known(data)) is not None and tensors.rows[known].counter >= 0:
+        counter = tensors.rows[known].counter
+    else:
+        counter = tensors.counter(data, storage, first)
+    if current := _torch.version(data):
+        tensors.versions[counter] = current
+    dtype = DTYPES.get(data.dtype) or dtype_name(data.dtype)
+    shape, size, offset = _torch.extent(data)
+    return (label, shape, dtype, size, storage, counter, version, False, False, known, offset)
 
 
 class _Unshown:

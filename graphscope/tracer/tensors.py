@@ -62,6 +62,7 @@ class Tensors:
         self._places: dict[int, tuple[int, int, Callable[[], bool] | None]] = {}
         self._storages = 0
         self._makers: dict[int, int] = {}
+        self._own: dict[int, list[tuple[int, Callable[[], Any]]]] = {}  # by storage: tensors with their own counter
         self.versions: dict[int, int] = {}  # of version counters, where a saved tensor showed it
         self.numbers: dict[int, int] = {}
         self._counters = 0
@@ -76,12 +77,12 @@ class Tensors:
         number = self.numbers.get(id(tensor))
         if number is not None and self.rows[number].ref() is tensor:
             return number
-        number = self.numbers[id(tensor)] = len(self.rows)
+        number = len(self.rows)
         self.rows.append(
             _Row(
                 weakref.ref(tensor),
                 "tensor",
-                tuple(tensor.shape) if not tensor.is_nested else (-1,) * tensor.dim(),  # nested: sizes that vary
+                _torch.shape(tensor),
                 dtype_name(tensor.dtype),
                 device_name(tensor.device),
                 tensor.requires_grad,
@@ -90,6 +91,7 @@ class Tensors:
                 made_at,
             )
         )
+        self.numbers[id(tensor)] = number
         return number
 
     def number_array(self, array: Any, made_at: Location | None = None) -> int:
@@ -110,14 +112,25 @@ class Tensors:
         Aliases on a storage share its first version counter, unless one has its ``own_counter``: a ``.data``.
         """
         row = self.rows[number]
-        row.storage, counter = self.place(tensor)
+        row.storage, first = self.place(tensor)
         if own_counter:
-            self._counters += 1
-            row.counter = self._counters
+            if row.counter < 0:
+                self._counters += 1
+                row.counter = self._counters
+            others = [each for each in self._own.get(row.storage, ()) if each[1]() is not None]
+            self._own[row.storage] = [*others, (row.counter, row.ref)]
         elif row.counter < 0:
-            row.counter = counter
+            row.counter = self.counter(tensor, row.storage, first)
         row.version = _torch.version(tensor)
         return row
+
+    def counter(self, tensor: Tensor, storage: int, first: int) -> int:
+        """The version counter of a tensor: the storage's first one, or that of an alias with its own."""
+        for own, ref in self._own.get(storage, ()):
+            alias = ref()
+            if alias is not None and _torch.share_counter(alias, tensor):
+                return own
+        return first
 
     def alias(self, tensor: Tensor) -> int | None:
         """The number of a tensor that was seen to be made on this tensor's storage, if that is still there."""
