@@ -1,0 +1,3 @@
+"""What the module beside it imports relatively."""
+
+PLACE = "package"
