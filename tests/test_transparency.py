@@ -154,7 +154,7 @@ def forked(scripts: list[Path], folder: Path, *watched: bool) -> list[list[tuple
         servers.append(subprocess.Popen(command, stdin=subprocess.PIPE, text=True, env=ENVIRONMENT))
         servers[-1].stdin.write(json.dumps(requests))
         servers[-1].stdin.close()
-    assert [server.wait(timeout=280) for server in servers] == [0] * len(servers)
+    assert [server.wait(timeout=600) for server in servers] == [0] * len(servers)
     return [[left(folder / f"{each}{number}") for number in range(len(scripts))] for each in watched]
 
 
