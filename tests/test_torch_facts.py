@@ -97,7 +97,7 @@ def test_expected_version_is_the_one_when_it_was_saved(writes, x):
     node = (x * y).grad_fn
     for _ in range(writes):
         y.add_(1)
-    assert _torch.expected_version(node, "_raw_saved_other", y._version) == 1
+    assert _torch.expected_version(node, "_raw_saved_other", y) == 1
 
 
 def test_expected_version_of_a_custom_function(x):
@@ -105,7 +105,7 @@ def test_expected_version_of_a_custom_function(x):
     node = Double.apply(y).grad_fn
     with torch.no_grad():
         y.add_(1)
-    assert _torch.expected_version(node, "_raw_saved_tensors", 1) == 0
+    assert _torch.expected_version(node, "_raw_saved_tensors", y) == 0
 
 
 def test_freed_is_told_from_never_needed(x):

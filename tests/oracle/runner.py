@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from graphscope.tracer.recorder import Recorder
+
 from . import world
-from .programs import Call, Statement
+from .programs import Statement
+
+LIBRARY = str(Path(__file__).parent)
+"""What the programs call: no code of theirs, so that the recorder is told to look past it."""
+FILE = str(Path(__file__).parent.parent / "program.py")
+"""Where the programs pretend to be written: statement ``i`` on line ``i + 1``."""
 
 MESSAGES = {
     "Trying to backward through the graph a second time": "freed",
@@ -20,19 +29,6 @@ MESSAGES = {
     "does not require grad and does not have a grad_fn": "no graph",
     "When use_reentrant=True": "checkpoint",
 }
-
-
-class Observer(Protocol):
-    """Told of the statements of a program as they run."""
-
-    def before(self, position: int, call: Call, names: dict[str, Any]) -> None:
-        """A backward is about to run."""
-
-    def refused(self, position: int) -> None:
-        """A statement raised for a reason that the engine's rules know nothing of."""
-
-    def after(self, position: int, names: dict[str, Any], moved: list[tuple[Tensor, int]]) -> None:
-        """A statement ran, and moved these tensors on from these versions."""
 
 
 @dataclass
@@ -47,7 +43,7 @@ class Run:
 
 def run(
     program: list[Statement],
-    observer: Observer | None = None,
+    recorder: Recorder | None = None,
     *,
     retained: frozenset[int] = frozenset(),
     unseen: frozenset[int] = frozenset(),
@@ -56,43 +52,34 @@ def run(
     """Execute a program; graphs survive the ``retained`` calls, and no version counter notices ``unseen`` writes."""
     names = world.namespace()
     result = Run()
-    for position, statement in enumerate(program):
-        if position in left_out:
-            continue
-        call = statement.call
-        if call is not None and position in retained:
-            statement = call.retained()
-        versions = {id(tensor): (tensor, tensor._version) for tensor in tensors(names)}
-        if (
-            call is not None
-            and observer is not None
-            and all(name in names for name in call.roots + (call.inputs or ()))
-        ):
-            observer.before(position, call, names)
-        error = execute(statement.source, names)
-        if call is not None and (error is None or kind_of(error) is not None):
-            result.outcomes[position] = error and kind_of(error)
-            result.messages[position] = error or ""
-        elif error is not None:
-            result.refused.add(position)
-            if observer is not None:
-                observer.refused(position)
-        moved = [(tensor, before) for tensor, before in versions.values() if tensor._version != before]
-        if moved:
-            result.wrote.add(position)
-            if position in unseen:
-                forget(names, moved)
-        if observer is not None:
-            observer.after(position, names, moved)
+    with recorder or nullcontext():
+        for position, statement in enumerate(program):
+            if position in left_out:
+                continue
+            call = statement.call
+            if call is not None and position in retained:
+                statement = call.retained()
+            versions = {id(tensor): (tensor, tensor._version) for tensor in tensors(names)}
+            error = execute(statement.source, names, position)
+            if call is not None and (error is None or kind_of(error) is not None):
+                result.outcomes[position] = error and kind_of(error)
+                result.messages[position] = error or ""
+            elif error is not None:
+                result.refused.add(position)
+            moved = [(tensor, before) for tensor, before in versions.values() if tensor._version != before]
+            if moved:
+                result.wrote.add(position)
+                if position in unseen:
+                    forget(names, moved)
     return result
 
 
-def execute(source: str, names: dict[str, Any]) -> str | None:
-    """Run one line; the message of the exception it raised, if any."""
+def execute(source: str, names: dict[str, Any], position: int = 0) -> str | None:
+    """Run one statement; the message of the exception it raised, if any."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            exec(compile(source, "program", "exec"), names)
+            exec(compile("\n" * position + source, FILE, "exec"), names)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return None
@@ -122,7 +109,7 @@ def forget(names: dict[str, Any], moved: list[tuple[Tensor, int]]) -> None:
     for value in names.values():
         if isinstance(value, Tensor):
             execute("value.grad_fn", {"value": value})
-    torch._C._autograd._unsafe_set_version_counter(  # type: ignore[attr-defined]
+    torch._C._autograd._unsafe_set_version_counter(
         tuple(tensor for tensor, _ in moved), tuple(before for _, before in moved)
     )
 

@@ -22,7 +22,7 @@ class Reads(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
-        return grad * x
+        return grad * x  # type: ignore[no-any-return]
 
 
 class Ignores(Reads):
@@ -34,7 +34,11 @@ class Ignores(Reads):
 
 
 class Doubtful(Reads):
-    """Reads what it saved; the model is not told."""
+    """Reads what it saved, where the recorder does not look."""
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return Reads.backward(ctx, grad)
 
 
 class ReadsNothing(Reads):
@@ -62,15 +66,6 @@ class Pair(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
         x, first = ctx.saved_tensors
         return grad * first + other, grad * x + other
-
-
-READS_SAVED: dict[str, bool | None] = {"Doubtful": None} | {
-    "Reads": True,
-    "Ignores": False,
-    "ReadsNothing": True,
-    "Pair": True,
-    "CheckpointFunction": True,
-}
 
 
 def backward(roots: list[Tensor], **options: Any) -> None:
@@ -159,7 +154,7 @@ class Net(nn.Sequential):
     """Takes any tensor of the programs; a linear layer would give a view for one of one dimension, see ``whole``."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x.expand(2, 2))  # type: ignore[no-any-return]
+        return super().forward(x.expand(2, 2))  # type: ignore[no-any-return,no-untyped-call]
 
 
 def net(kind: str) -> nn.Module:
