@@ -34,7 +34,7 @@ def cuts(trace: Trace, sources: Collection[int], losses: Collection[int]) -> tup
     First come those whose value is known to feed a loss. Only if there is none, those whose value was
     lost from sight (a number that Python went on computing with), with ``reaches`` False.
     """
-    following = _Following(frozenset(sources))
+    following = Following(frozenset(sources))
     for call in trace.calls:
         following.follow(call)
     wanted = {id for loss in losses for id in following.dead.get(loss, ())}
@@ -44,7 +44,7 @@ def cuts(trace: Trace, sources: Collection[int], losses: Collection[int]) -> tup
     return tuple(found)
 
 
-class _Following:
+class Following:
     """Follows parameters forward through the calls: alive while a gradient could come back, then dead."""
 
     def __init__(self, sources: frozenset[int]) -> None:
@@ -58,10 +58,12 @@ class _Following:
         self._likely: set[int] = set()
 
     def cut(self, id: int, *, reaches: bool) -> Cut:
+        """One of the cuts that were met, by its index."""
         call, sources = self._cuts[id]
         return Cut(call, self._exits.get(id), self._returns.get(id), sources, id not in self._likely, reaches)
 
     def follow(self, call: Call) -> None:
+        """Take the next call into account."""
         behind: frozenset[int] = frozenset()
         for id in call.inputs:
             behind |= self.alive.get(id, frozenset())

@@ -62,6 +62,7 @@ class MissingGrad(Rule):
         places = [Place(event.location, Role.FAILURE, "its grad is None here")]
         if tensor.made_at is not None and tensor.made_at != event.location:
             places.append(Place(tensor.made_at, Role.CAUSE, "computed here, so it is no leaf"))
+        fatal = trace.outcome.location is not None and trace.outcome.location.line == event.location.line
         return self.finding(
             f"the grad of {name} is read, but it is the result of an operation, not a leaf: it stays None",
             places=places,
@@ -69,6 +70,7 @@ class MissingGrad(Rule):
                 Fix("make it a leaf: .detach().requires_grad_() after it is computed", location=tensor.made_at),
                 Fix("or call retain_grad() on it before the backward"),
             ],
+            severity=Severity.ERROR if fatal else Severity.WARNING,
             tensor=tensor.name,
         )
 

@@ -89,7 +89,7 @@ def _steps_after_zero(trace: Trace, optimizer: OptimizerRef) -> list[tuple[Backw
             case ZeroGrad() if backward is not None and held <= frozenset(event.tensors):
                 zero = event
             case OptimizerStep() if event.optimizer == optimizer.id:
-                if backward is not None and zero is not None:
+                if backward is not None and zero is not None and not (zero.to_none and held & set(event.graded)):
                     found.append((backward, zero, event))
                 backward, zero = None, None
             case _:

@@ -1,0 +1,81 @@
+"""GS103: a graph is retained that no later backward needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..engine import Engine
+from ..events import Backward
+from ..findings import Finding, Fix, Place, Role, Severity
+from ..location import Location
+from ..rule import Rule
+from ..trace import Trace
+from ._lifetime import call_text
+
+
+class NeedlessRetainGraph(Rule):
+    """``retain_graph=True`` keeps a graph's buffers alive, and no later backward goes through them.
+
+    The results are right, but the memory of one whole forward stays in use until the loss is overwritten. Usually it
+    was passed to quiet an error that had another cause. Reported where it is true of every run of the statement.
+
+    Bad::
+
+        import torch, graphscope
+
+        net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh())
+        with graphscope.watch() as report:
+            for _ in range(2):
+                loss = net(torch.ones(2, 4)).sum()
+                loss.backward(retain_graph=True)  # GS103
+
+    Good::
+
+        import torch, graphscope
+
+        net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh())
+        with graphscope.watch() as report:
+            for _ in range(2):
+                out = net(torch.ones(2, 4))
+                out.sum().backward(retain_graph=True)
+                out.pow(2).sum().backward()
+    """
+
+    code = "GS103"
+    severity = Severity.WARNING
+
+    def check(self, trace: Trace) -> Iterator[Finding]:
+        """A warning for each statement that retains a graph in vain, each time."""
+        if trace.outcome.exception is not None or trace.unseen:
+            return  # what would have needed it may not have come, or not been seen
+        runs = [event for event in trace.backwards if event.ran and event.error is None]
+        if not any(event.retain_graph and not event.create_graph for event in runs):
+            return
+        engine = Engine(trace.graph, trace.events)
+        needed: set[int] = set()
+        useful: set[Location] = set()
+        vain: dict[Location, Backward] = {}
+        for event in reversed(runs):
+            nodes = engine.runs(event) & engine.buffers.needed
+            if event.retain_graph and not event.create_graph:
+                if nodes & needed:
+                    useful.add(event.location)
+                elif nodes:
+                    vain[event.location] = event
+            needed |= nodes
+        for location, event in vain.items():
+            if location not in useful:
+                yield self._finding(trace, event, engine)
+
+    def _finding(self, trace: Trace, event: Backward, engine: Engine) -> Finding:
+        rows = [s for node in engine.runs(event) for s in trace.graph.saved.get(node, ())]
+        leaves = {trace.graph.tensor(id).storage for id in trace.graph.leaf_tensors.values()}
+        held = sum(bytes for _, bytes in {(s.storage, s.bytes) for s in rows if s.storage not in leaves})
+        return self.finding(
+            f"{call_text(event)} retains its graph, and no later backward goes through it: {held} bytes "
+            "stay in use for nothing",
+            places=[Place(event.location, Role.CAUSE, "retained here")],
+            fixes=[Fix("leave retain_graph=True out", location=event.location, changes_gradients=False)],
+            call=call_text(event),
+            bytes=held,
+        )
