@@ -97,6 +97,7 @@ class Recorder:
             int, tuple[int, int, int, int]
         ] = {}  # of tensors seen as arrays: start, size, storage, counter
         self._grads: dict[int, int] = {}  # by tensor that was read as a grad: whose it is
+        self._zeroing = False
         self._looks = 0
         self._full = False
         self._open: list[_OpenStep] = []
@@ -221,6 +222,8 @@ class Recorder:
                 _flatten(kwargs.values(), inputs)
             needs = tuple([each.requires_grad for each in inputs])
             versions = [_torch.version(each) for each in inputs]
+            if kind is Kind.SET_DATA and inputs and (moved := self.tensors.known(inputs[0])) is not None:
+                self.tensors.locate(moved, inputs[0])  # what was saved of it stays behind, on the same counter
         try:
             result = function(*args, **kwargs)
         except Exception as error:
@@ -448,8 +451,9 @@ class Recorder:
             self.events.append(event)
         self._rejoin()
         self._busy += 1
+        result: Any = None
         try:
-            return original(tensors, *args, **kwargs)
+            result = original(tensors, *args, **kwargs)
         except BaseException as raised:
             error = raised
             raise
@@ -459,8 +463,22 @@ class Recorder:
                 if event is not None:
                     if error is not None:
                         self.events[position] = _with_error(event, error)
-                    self._note_nodes(first, event.location, None)
+                    last = self._note_nodes(first, event.location, None)
+                    if not event.accumulates and isinstance(result, tuple):
+                        self._derived(event, result, last)
             del error
+        return result
+
+    def _derived(self, event: Backward, result: tuple[Any, ...], node: int | None) -> None:
+        """``autograd.grad`` gave tensors: they come from its outputs, with a history only under ``create_graph``."""
+        outputs = [each for each in result if isinstance(each, Tensor)]
+        inputs = tuple(root.tensor for root in event.roots if root.tensor >= 0)
+        made = tuple(self.tensors.number(each, event.location) for each in outputs)
+        gives = tuple(each.requires_grad for each in outputs)
+        needs = (True,) * len(inputs)
+        for number, has_history in zip(made, gives, strict=True):
+            self.tensors.rows[number].sequence = node if has_history else None
+        self.calls.append(Call(self._tick(), "grad", event.location, inputs, made, needs, gives))
 
     def _backward(self, tensors: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Backward | None:
         names = ("grad_tensors", "retain_graph", "create_graph", "inputs", "allow_unused")
@@ -585,13 +603,15 @@ class Recorder:
             self._step += 1
 
     def _zero_grad(self, original: Any, owner: Any, *args: Any, **kwargs: Any) -> Any:
-        if self._off or self._busy:
+        if self._off or self._zeroing:
             return original(owner, *args, **kwargs)
         self._busy += 1
+        self._zeroing = True
         try:
             result = original(owner, *args, **kwargs)
         finally:
             self._busy -= 1
+            self._zeroing = False
         with self._guard():
             location = self.frames.here(sys._getframe(2))
             if location is not None:
@@ -709,8 +729,9 @@ def _with_error(event: Backward, error: BaseException) -> Backward:
 def _that_matter(events: list[Event], walk: Walk) -> Iterator[Event]:
     """The events without the writes to memory that no node saved and no leaf lives in."""
     storages = {row[4] for saved in walk.saved.values() for row in saved}
+    counters = {row[5] for saved in walk.saved.values() for row in saved}
     opaque = any(row[8] for saved in walk.saved.values() for row in saved)  # checkpoints do not show what they saved
     storages |= {walk.tensors.rows[number].storage for number in walk.leaf_tensors.values()}
     for event in events:
-        if not isinstance(event, InPlaceWrite) or opaque or event.write.storage in storages:
+        if not isinstance(event, InPlaceWrite) or opaque or event.write.storage in storages or event.write.counter in counters:
             yield event
