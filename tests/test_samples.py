@@ -101,16 +101,7 @@ CHECKS = {
 }
 
 
-NOT_YET = {"inplace_residual": "a snapshot does not know the present version of a saved tensor that no variable holds"}
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=NOT_YET[name]) if name in NOT_YET else ())
-        for name in CHECKS
-    ],
-)
+@pytest.mark.parametrize("name", CHECKS)
 def test_check_says_it_before_backward(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sample = next(sample for sample in SAMPLES if sample.stem == name)
     given, codes = CHECKS[name]

@@ -195,9 +195,11 @@ class Recorder:
 
     def _tick(self) -> int:
         self._time += 1
-        if not self._time % 1024 and self._time + len(self.walk.ops) > _MOST_RECORDED:
-            self._full = True
-            self.unseen[f"what came after step {self._step}: the recording had reached its limit"] = None
+        if not self._time % 1024:
+            self.tensors.prune()
+            if self._time + len(self.walk.ops) > _MOST_RECORDED:
+                self._full = True
+                self.unseen[f"what came after step {self._step}: the recording had reached its limit"] = None
         return self._time - 1
 
     # Calls of torch functions
@@ -466,6 +468,7 @@ class Recorder:
                     last = self._note_nodes(first, event.location, None)
                     if not event.accumulates and isinstance(result, tuple):
                         self._derived(event, result, last)
+                    self.tensors.prune()
             del error
         return result
 
@@ -733,5 +736,10 @@ def _that_matter(events: list[Event], walk: Walk) -> Iterator[Event]:
     opaque = any(row[8] for saved in walk.saved.values() for row in saved)  # checkpoints do not show what they saved
     storages |= {walk.tensors.rows[number].storage for number in walk.leaf_tensors.values()}
     for event in events:
-        if not isinstance(event, InPlaceWrite) or opaque or event.write.storage in storages or event.write.counter in counters:
+        if (
+            not isinstance(event, InPlaceWrite)
+            or opaque
+            or event.write.storage in storages
+            or event.write.counter in counters
+        ):
             yield event

@@ -146,6 +146,13 @@ class Tensors:
         row.counter = counter if row.counter < 0 else row.counter
         self._makers[row.storage] = number
 
+    def prune(self) -> None:
+        """Forget the storages that are gone: a watched one leaves a small block behind that fragments the heap."""
+        gone = [start for start, (_, _, expired) in self._places.items() if expired is not None and expired()]
+        for start in gone:
+            storage, _, _ = self._places.pop(start)
+            self._makers.pop(storage, None)
+
     def place(self, tensor: Tensor) -> tuple[int, int]:
         """The numbers of the tensor's storage, and of the version counter that its first aliases share.
 
