@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-import graphviz  # type: ignore[import-untyped]  # it has no type hints
+import graphviz
 
 from ._picture import Line, Picture
 from ._shapes import Shape

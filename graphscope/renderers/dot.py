@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import graphviz  # type: ignore[import-untyped]  # it has no type hints
+import graphviz
 
 from ..report import Report
 from . import _drawing
