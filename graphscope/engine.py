@@ -31,6 +31,12 @@ Kind = Literal["freed", "stale", "no graph", "checkpoint"]
 """Why a call fails: a released buffer, a moved version, a root that needs no gradient, or a reentrant
 checkpoint under ``inputs=`` or ``autograd.grad``, which torch refuses."""
 
+_NEVER_BEGAN = (
+    "One of the differentiated Tensors does not require grad",
+    "can't retain_grad on Tensor that has requires_grad=False",
+)
+"""How torch refuses an input that has no graph, before any node runs: in ``grad`` and in ``backward``."""
+
 Bad = dict[int, tuple[Kind, bool]]
 """Nodes that would fail: how, and whether that is certain."""
 
@@ -316,8 +322,10 @@ class _State:
         runs = self.engine.runs(event)
         for node in self.engine.buffers.undated.keys() & runs:
             self.met.setdefault(node, position)
-        bad = self._bad(event, runs)
         verdict = Verdict(event, position)
+        if event.error is not None and any(words in event.error for words in _NEVER_BEGAN):
+            return verdict
+        bad = self._bad(event, runs)
         ran: frozenset[int] | set[int] = runs
         if bad:
             node, ran, certain = self._first(event, runs, bad)

@@ -66,6 +66,9 @@ VIEWS = (
     "{a}.expand(2, 2)",
     "{a}[..., :1]",
     "{a}.view_as({a})",
+    "{a}.unbind(0)[0]",
+    "{a}.chunk(2)[0]",
+    "{a}.data[0]",
 )
 BINARY = (
     "{a} * {b}", "{a} + {b}", "{a} - {b}", "{a} / {b}", "{a} @ {b}", "{a}.pow({b})", "torch.where({b} > 0.5, {a}, {b})",
@@ -76,6 +79,7 @@ CUTS = (
     "{a}.clone().data",
     "{a}.detach().clone()",
     "{a}.detach().requires_grad_()",
+    "{a}.data.requires_grad_()",
     "torch.tensor({a}.tolist())",
 )
 CUSTOM = (
@@ -89,7 +93,13 @@ WRITES = (
     "{a}[0].add_(1.0)", "{a}.clamp_(min=0.1)", "{a} += {b}", "torch.add({a}, 1.0, out={a})", "{a}.view(-1).mul_(3.0)",
     "whole({a}).mul_({b})", "whole({a}).addcmul_({a}, {b})", "{a}.t().mul_(2.0)",
 )  # fmt: skip
-HIDDEN = ("{a}.data.add_(1.0)", "numpy_add({a})", "{a}.data[0] = 1.0", "{a}.detach().add_(1.0)")
+HIDDEN = (
+    "{a}.data = {b}.clone()",
+    "{a}.data.add_(1.0)",
+    "numpy_add({a})",
+    "{a}.data[0] = 1.0",
+    "{a}.detach().add_(1.0)",
+)
 
 
 class Writer:
