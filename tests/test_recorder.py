@@ -335,3 +335,12 @@ def test_report_is_not_there_before_the_block_ends():
         pytest.raises(graphscope.GraphscopeError, match="filled when the block ends"),
     ):
         _ = report.findings
+
+
+def test_an_item_assignment_from_a_view_of_what_is_written_is_recorded() -> None:
+    x = torch.ones(3)
+    with Recorder() as recorder:
+        hidden = x.data
+        scalar = hidden[1]  # it shares the counter, so that it looks written too
+        hidden[0] = scalar
+    assert recorder.failure is None

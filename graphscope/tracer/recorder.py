@@ -273,7 +273,9 @@ class Recorder:
         for tensor, number, before in zip(inputs, known, versions, strict=True):
             if _torch.version(tensor) != before:
                 written.append(tensor)
-                self._wrote(op, tensor, number, before, location, args[1] if op == "__setitem__" else None)
+                self._wrote(
+                    op, tensor, number, before, location, args[1] if op == "__setitem__" and tensor is args[0] else None
+                )
         if kind is Kind.SET_DATA:
             row = self.tensors.locate(known[0], inputs[0], own_counter=True)  # it keeps the one it has
             if self._is_direct() or inputs[0].requires_grad:
