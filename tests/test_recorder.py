@@ -16,7 +16,12 @@ from torch.optim import Optimizer
 import graphscope
 from graphscope.events import Backward, GradRead, InPlaceWrite, OptimizerStep, ZeroGrad
 from graphscope.tracer import recorder
+from graphscope.tracer.backwards import BackwardWatch
+from graphscope.tracer.calls import CallWatch
+from graphscope.tracer.optimizers import OptimizerWatch
 from graphscope.tracer.recorder import Recorder
+from graphscope.tracer.recording import Recording
+from graphscope.tracer.writes import WriteWatch
 
 
 def line() -> int:
@@ -290,12 +295,23 @@ def test_local_variables_of_a_function_die_with_del():
         assert step() is None
 
 
-@pytest.mark.parametrize("part", ["_record", "_backward", "_refused", "_note_nodes", "_wrote", "_look", "_optimizer"])
-def test_failure_inside_the_recorder_does_not_reach_the_program(part, monkeypatch):
+@pytest.mark.parametrize(
+    ("owner", "part"),
+    [
+        (CallWatch, "_record"),
+        (BackwardWatch, "_backward"),
+        (Recording, "refused"),
+        (Recording, "note_nodes"),
+        (WriteWatch, "wrote"),
+        (OptimizerWatch, "look"),
+        (OptimizerWatch, "_known"),
+    ],
+)
+def test_failure_inside_the_recorder_does_not_reach_the_program(owner, part, monkeypatch):
     def broken(*_, **__):
         raise AssertionError("ours")
 
-    monkeypatch.setattr(Recorder, part, broken)
+    monkeypatch.setattr(owner, part, broken)
     before = installed()
     with graphscope.watch() as report:
         net, optimizer = net_and_optimizer()

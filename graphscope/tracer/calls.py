@@ -1,0 +1,217 @@
+"""Watch the torch functions that the program calls: what went in, what came out, what left torch and returned."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from ..events import Call, GradRead, InPlaceWrite, Write, ZeroGrad
+from ..location import Location
+from . import _torch
+from .functions import Kind, classify, name_of
+from .provenance import Provenance, TracedArray
+from .recording import Recording, flatten
+from .writes import WriteWatch
+
+_COPIES = {"clone", "to", "float", "double", "half", "bfloat16", "cpu", "cuda", "tensor", "as_tensor", "from_numpy"}
+
+
+class CallWatch(TorchFunctionMode):
+    """A mode that sees each torch function called from Python code."""
+
+    def __init__(self, recording: Recording, writes: WriteWatch) -> None:
+        super().__init__()
+        self._seen = recording
+        self._writes = writes
+        self._provenance = Provenance(writes.array_written)
+        self._kinds: dict[Any, Kind] = {}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        kind = self._kinds.get(func)
+        if kind is None:
+            kind = self._kinds[func] = classify(func)
+        if kind is Kind.SKIP or self._seen.busy or self._seen.off:
+            return func(*args, **kwargs)
+        return self._watch(func, kind, name_of(func), args, kwargs)
+
+    def watched_apply(self) -> Any:
+        """``Function.apply``, which no mode sees: it is a class method, so that it is wrapped by class."""
+        original = torch.autograd.Function.__dict__["apply"]
+        watch = self._watch
+
+        @functools.wraps(original.__get__(None, torch.autograd.Function))  # a C method since 2.14
+        def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+            return watch(original.__get__(None, cls), Kind.CALL, cls.__name__, args, kwargs)
+
+        return classmethod(apply)
+
+    def _watch(self, function: Any, kind: Kind, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._seen.busy or self._seen.off:
+            return function(*args, **kwargs)
+        first = _torch.next_sequence()
+        inputs: list[Tensor] = []
+        with self._seen.guard():
+            flatten(args, inputs)
+            if kwargs:
+                flatten(kwargs.values(), inputs)
+            needs = tuple([each.requires_grad for each in inputs])
+            versions = [_torch.version(each) for each in inputs]
+            if kind is Kind.SET_DATA and inputs and (moved := self._seen.tensors.known(inputs[0])) is not None:
+                self._seen.tensors.locate(moved, inputs[0])  # what was saved of it stays behind, on the same counter
+        try:
+            result = function(*args, **kwargs)
+        except Exception as error:
+            with self._seen.guard():
+                self._seen.refused(op, inputs, error, sys._getframe(1))
+            raise
+        with self._seen.guard():
+            frame = sys._getframe(1)
+            location = self._seen.frames.here(frame)
+            if location is not None:
+                last = self._seen.note_nodes(first, location, frame)
+                result = self._record(kind, op, args, kwargs, inputs, needs, versions, result, location, last)
+        return result
+
+    def _record(
+        self,
+        kind: Kind,
+        op: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        inputs: list[Tensor],
+        needs: tuple[bool, ...],
+        versions: list[int],
+        result: Any,
+        location: Location,
+        node: int | None,
+    ) -> Any:
+        if kind is Kind.READ_GRAD:
+            if self._writes.is_direct():
+                number = self._seen.tensors.number(inputs[0])
+                self._seen.events.append(
+                    GradRead(self._seen.tick(), self._seen.step, location, number, result is not None)
+                )
+                if result is not None:
+                    self._writes.grads[self._seen.tensors.number(result)] = number
+            return result
+        if kind is Kind.SET_GRAD:
+            number = self._seen.tensors.number(inputs[0])
+            if len(args) < 2 or args[1] is None:
+                self._seen.events.append(ZeroGrad(self._seen.tick(), self._seen.step, location, (number,)))
+            return result
+        first_seen = location if op.endswith("_") else None  # where ``torch.nn.init`` fills it, a parameter is made
+        known = tuple([self._input(each, location, first_seen) for each in inputs])
+        certain = self._provenance.of_arrays((args, kwargs)) if kind is Kind.ENTER else frozenset()
+        likely = self._provenance.of_numbers(args) - certain
+        written = []
+        for tensor, number, before in zip(inputs, known, versions, strict=True):
+            if _torch.version(tensor) != before:
+                written.append(tensor)
+                self._writes.wrote(
+                    op, tensor, number, before, location, args[1] if op == "__setitem__" and tensor is args[0] else None
+                )
+        if kind is Kind.SET_DATA:
+            row = self._seen.tensors.locate(known[0], inputs[0], own_counter=True)  # it keeps the one it has
+            if self._writes.is_direct() or inputs[0].requires_grad:
+                write = Write(known[0], row.storage, row.counter, row.version, row.version, hidden=True, moved=True)
+                self._seen.events.append(InPlaceWrite(self._seen.tick(), self._seen.step, location, f"{op} =", write))
+            return result
+        outputs: list[Tensor] = []
+        if kind is Kind.LEAVE:
+            result = self._provenance.left(result, known[0])
+            if isinstance(result, TracedArray):
+                row = self._seen.tensors.locate(known[0], inputs[0])
+                memory = (_torch.storage_start(inputs[0]), inputs[0].untyped_storage().nbytes())
+                self._writes.memory[known[0]] = (*memory, row.storage, row.counter)
+        else:
+            flatten((result,), outputs)
+            outputs += [each for each in written if not any(each is output for output in outputs)]
+        made = tuple([self._seen.tensors.number(each, location) for each in outputs])
+        if kind is Kind.DATA and outputs:
+            self._seen.tensors.locate(known[0], inputs[0])
+            self._seen.tensors.locate(made[0], outputs[0], own_counter=True)
+        elif certain and outputs:
+            self._seen.tensors.locate(made[0], outputs[0], own_counter=True)
+        elif op == "detach" and outputs and self._seen.tensors.rows[known[0]].counter >= 0:
+            self._seen.tensors.rows[made[0]].counter = self._seen.tensors.rows[known[0]].counter
+        if op in _COPIES and outputs and not outputs[0].requires_grad:
+            self._seen.tensors.made(made[0], outputs[0])
+        for number, each in zip(made, outputs, strict=True):
+            self._seen.tensors.rows[number].requires_grad |= each.requires_grad
+            if node is not None and each.requires_grad:
+                self._seen.tensors.rows[number].sequence = node
+        if known or certain or likely:
+            self._seen.calls.append(
+                Call(
+                    self._seen.tick(),
+                    op,
+                    location,
+                    known,
+                    made,
+                    needs,
+                    tuple([each.requires_grad for each in outputs]),
+                    leaves=kind is Kind.LEAVE,
+                    enters=kind is Kind.ENTER,
+                    grad_mode=_grad_mode(),
+                    returned=(*sorted(certain), *sorted(likely)),
+                    likely=bool(likely),
+                )
+            )
+        return result
+
+    def _input(self, tensor: Tensor, location: Location, made_at: Location | None) -> int:
+        """The number of a tensor that goes into a call; its origin is looked for if it was never seen before."""
+        number = self._seen.tensors.known(tensor)
+        if number is not None:
+            return number
+        number = self._seen.number(tensor, location, made_at)
+        with _torch.without_modes():
+            sources = self._provenance.of_values(tensor) if not tensor.requires_grad else frozenset()
+        if sources:
+            self._came_in("Tensor", location, number, sources, likely=True)
+        return number
+
+    def _came_in(
+        self, op: str, location: Location, number: int, sources: frozenset[int], *, likely: bool = False
+    ) -> None:
+        """A tensor was made of values that had left torch."""
+        self._seen.calls.append(
+            Call(
+                self._seen.tick(),
+                op,
+                location,
+                inputs=(),
+                outputs=(number,),
+                gives_grad=(False,),
+                enters=True,
+                returned=tuple(sorted(sources)),
+                likely=likely,
+            )
+        )
+
+    def from_numpy(self, original: Any, array: Any) -> Any:
+        """``torch.from_numpy``, which no mode sees."""
+        result = original(array)
+        if not self._seen.off and not self._seen.busy:
+            with self._seen.guard():
+                location = self._seen.frames.here(sys._getframe(2))
+                sources = self._provenance.of_arrays(array)
+                if location is not None and sources:
+                    number = self._seen.tensors.number(result, location)
+                    self._seen.tensors.locate(
+                        number, result, own_counter=True
+                    )  # the memory is shared, the counter is not
+                    self._came_in("from_numpy", location, number, sources)
+        return result
+
+
+def _grad_mode() -> str:
+    if torch.is_inference_mode_enabled():
+        return "inference"
+    return "enabled" if torch.is_grad_enabled() else "no_grad"

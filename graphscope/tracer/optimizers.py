@@ -1,0 +1,190 @@
+"""Watch the optimizers: what they hold, when they step, and when gradients are zeroed."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from torch import Tensor, nn
+
+from ..events import OptimizerStep, Write, ZeroGrad
+from ..location import Location
+from ..trace import OptimizerRef
+from . import _torch
+from .recording import Recording, flatten
+
+_FEW_LOOKS, _MOST_LOOKS = 8, 64  # how often the user's variables are searched for names
+
+
+class _Watched:
+    """An optimizer that was met."""
+
+    def __init__(self, id: int, optimizer: Any, location: Location | None) -> None:
+        self.id, self.ref, self.location = id, weakref.ref(optimizer), location
+        self.kind = type(optimizer).__name__
+        self.name: str | None = None
+        self.groups: tuple[tuple[int, ...], ...] = ()
+        self.held: list[int] = []
+
+
+@dataclass(slots=True)
+class _OpenStep:
+    """A step that has begun; ``left`` tells that the mode was taken off for it."""
+
+    optimizer: Any
+    versions: list[tuple[Tensor, int]]
+    graded: tuple[int, ...]
+    frozen: tuple[int, ...]
+    left: bool = False
+
+
+class OptimizerWatch:
+    """Turns steps and zeroings into events; ``mode`` is taken off while a step runs."""
+
+    def __init__(self, recording: Recording, mode: Any) -> None:
+        self._seen = recording
+        self._mode = mode
+        self._optimizers: dict[int, _Watched] = {}
+        self._open: list[_OpenStep] = []
+        self._zeroing = False
+        self._looks = 0
+
+    def refs(self) -> tuple[OptimizerRef, ...]:
+        """The optimizers that were met, as plain data."""
+        self._name()
+        return tuple(
+            OptimizerRef(w.id, w.name or f"optimizer_{w.id + 1}", w.kind, w.groups, w.location)
+            for w in self._optimizers.values()
+        )
+
+    def _name(self) -> None:
+        for watched in self._optimizers.values():
+            watched.name = watched.name or self._seen.names.of(watched.ref())
+
+    def look(self, stack: list[FrameType]) -> None:
+        """Look for names in the user's variables, as long as something has none."""
+        unnamed = any(watched.name is None for watched in self._optimizers.values())
+        if self._looks < _FEW_LOOKS or (unnamed and self._looks < _MOST_LOOKS):
+            self._looks += 1
+            self._seen.names.look(stack)
+            self._name()
+
+    def make(self, original: Any, optimizer: Any, *args: Any, **kwargs: Any) -> None:
+        """``Optimizer.__init__``."""
+        try:
+            original(optimizer, *args, **kwargs)
+        except Exception as error:
+            with self._seen.guard():
+                inputs: list[Tensor] = []
+                flatten(args, inputs)
+                self._seen.refused(type(optimizer).__name__, inputs, error, sys._getframe(1))
+            raise
+        with self._seen.guard():
+            location = self._seen.frames.here(sys._getframe(2))
+            self._known(optimizer, location)
+            self.look(list(self._seen.frames.stack(sys._getframe(2))))
+
+    def _known(self, optimizer: Any, location: Location | None = None) -> _Watched:
+        """What is known of an optimizer, its parameters as they are now."""
+        watched = self._optimizers.get(id(optimizer))
+        if watched is None or watched.ref() is not optimizer:
+            watched = _Watched(len(self._optimizers), optimizer, location)
+            self._optimizers[id(optimizer)] = watched
+        groups = optimizer.param_groups
+        held = [id(each) for group in groups for each in group["params"]]
+        if held != watched.held:
+            watched.held = held
+            watched.groups = tuple(
+                tuple(self._seen.number(each, location) for each in group["params"]) for group in groups
+            )
+        return watched
+
+    def before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """The hook before each step."""
+        if self._seen.off:
+            return
+        with self._seen.guard():
+            self._known(optimizer)
+            held = [each for group in optimizer.param_groups for each in group["params"]]
+            self._open.append(
+                _OpenStep(
+                    optimizer,
+                    [(each, _torch.version(each)) for each in held],
+                    tuple(self._seen.tensors.number(each) for each in held if each.grad is not None),
+                    tuple(self._seen.tensors.number(each) for each in held if not each.requires_grad),
+                )
+            )
+        if len(args) + len(kwargs) == 1 and self._open:  # no closure: what runs until the step ends is torch's own
+            self._open[-1].left = _torch.pop_mode_if_innermost(self._mode)
+
+    def after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """The hook after each step that did not raise."""
+        if self._seen.off:
+            return
+        opened = next((each for each in reversed(self._open) if each.optimizer is optimizer), None)
+        if opened is None:
+            return
+        while self._open and self._open.pop() is not opened:  # steps inside this one that raised
+            pass
+        self.rejoin(opened)
+        with self._seen.guard():
+            location = self._seen.frames.here(sys._getframe(2))
+            if location is None:
+                self._seen.unseen["an optimizer step called from a library"] = None
+                return
+            watched = self._known(optimizer)
+            writes = []
+            for tensor, before in opened.versions:
+                if _torch.version(tensor) != before:
+                    row = self._seen.tensors.locate(number := self._seen.tensors.number(tensor), tensor)
+                    writes.append(Write(number, row.storage, row.counter, before, row.version))
+            self._seen.events.append(
+                OptimizerStep(
+                    self._seen.tick(),
+                    self._seen.step,
+                    location,
+                    watched.id,
+                    tuple(writes),
+                    opened.graded,
+                    opened.frozen,
+                )
+            )
+            self._seen.step += 1
+
+    def zero_grad(self, original: Any, owner: Any, *args: Any, **kwargs: Any) -> Any:
+        """``Optimizer.zero_grad`` and ``Module.zero_grad``."""
+        if self._seen.off or self._zeroing:
+            return original(owner, *args, **kwargs)
+        self._seen.busy += 1
+        self._zeroing = True
+        try:
+            result = original(owner, *args, **kwargs)
+        finally:
+            self._seen.busy -= 1
+            self._zeroing = False
+        with self._seen.guard():
+            location = self._seen.frames.here(sys._getframe(2))
+            if location is not None:
+                to_none = bool(args[0] if args else kwargs.get("set_to_none", True))
+                is_module = isinstance(owner, nn.Module)
+                watched = None if is_module else self._known(owner)
+                held = (
+                    tuple(self._seen.tensors.number(each) for each in owner.parameters())
+                    if watched is None
+                    else tuple(number for group in watched.groups for number in group)
+                )
+                optimizer = None if watched is None else watched.id
+                self._seen.events.append(
+                    ZeroGrad(self._seen.tick(), self._seen.step, location, held, optimizer, to_none)
+                )
+        return result
+
+    def rejoin(self, *steps: _OpenStep) -> None:
+        """Put the mode back that a step took off: when it ends, or when a backward shows that it raised."""
+        for step in steps or self._open:
+            if step.left:
+                step.left = False
+                _torch.push_mode(self._mode)

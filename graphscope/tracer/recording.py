@@ -1,0 +1,140 @@
+"""What has been recorded so far, and the clock: what all the watches of a recorder share."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import traceback
+from collections.abc import Iterable, Iterator
+from types import FrameType
+from typing import Any
+
+from torch import Tensor, nn
+
+from ..events import Call, Event, Refused
+from ..location import Location
+from . import _torch
+from .frames import Frames
+from .names import Names
+from .tensors import Tensors
+from .walk import Walk
+
+_MOST_RECORDED = 2_000_000  # calls, events and nodes: about 1 GB; nothing is recorded beyond
+_CALL_IMPL = nn.Module._call_impl.__code__
+
+
+class Recording:
+    """The events, calls and nodes seen so far; ``busy`` while library code runs whose calls are not the user's."""
+
+    def __init__(self, root: str | None = None) -> None:
+        self.frames = Frames(root)
+        self.tensors = Tensors()
+        self.names = Names(self.tensors)
+        self.walk = Walk(self.tensors, found=self._found)
+        self.events: list[Event] = []
+        self.calls: list[Call] = []
+        self.unseen: dict[str, None] = {}
+        self.failure: str | None = None
+        self.step = 0
+        self.busy = 0
+        self.places: dict[int, Location] = {}
+        self.callers: dict[int, tuple[Location, ...]] = {}
+        self.modules: dict[int, str] = {}
+        self.times: dict[int, int] = {}
+        self._made: dict[int, tuple[Location, int, int, tuple[Location, ...]]] = {}
+        self._time = 0
+        self._full = False
+        self._thread = threading.get_ident()
+        self._process = os.getpid()
+
+    @contextlib.contextmanager
+    def guard(self) -> Iterator[None]:
+        """Our own failures end the recording, never the user's program, whose modes and subclasses do not see us."""
+        try:
+            with _torch.without_modes():
+                yield
+        except Exception:
+            if self.failure is None:
+                self.failure = traceback.format_exc()
+                self.unseen["what came after an internal error of graphscope"] = None
+
+    @property
+    def off(self) -> bool:
+        """Whether nothing is recorded now: elsewhere than in the thread that began, or not any more."""
+        return not self.in_thread or os.getpid() != self._process or self._full or self.failure is not None
+
+    @property
+    def in_thread(self) -> bool:
+        """Whether this is the thread that is watched."""
+        return threading.get_ident() == self._thread
+
+    def tick(self) -> int:
+        """The time now; it is later afterwards."""
+        self._time += 1
+        if not self._time % 1024:
+            self.tensors.prune()
+            if self._time + len(self.walk.ops) > _MOST_RECORDED:
+                self._full = True
+                self.unseen[f"what came after step {self.step}: the recording had reached its limit"] = None
+        return self._time - 1
+
+    def number(self, tensor: Tensor, location: Location | None, made_at: Location | None = None) -> int:
+        """The number of a tensor that no call gave. A new leaf is often a known tensor's memory under a new name.
+
+        ``Parameter(t)``, ``copy.deepcopy(module)``: the values are those of ``t``, without its history.
+        """
+        number = self.tensors.known(tensor)
+        if number is not None:
+            return number
+        maker = self.tensors.alias(tensor) if tensor.requires_grad and tensor.is_leaf else None
+        if maker is None:
+            return self.tensors.number(tensor, made_at)
+        number = self.tensors.number(tensor, made_at or self.tensors.rows[maker].made_at)
+        self.calls.append(Call(self.tick(), type(tensor).__name__, location, (maker,), (number,), (False,), (False,)))
+        return number
+
+    def refused(self, op: str, inputs: Iterable[Tensor], error: Exception, frame: FrameType) -> None:
+        """Torch refused a call."""
+        location = self.frames.here(frame)
+        if location is not None:
+            numbers = tuple(self.tensors.number(each) for each in inputs)
+            text = f"{type(error).__name__}: {error}"
+            self.events.append(Refused(self.tick(), self.step, location, op, numbers, text))
+
+    def note_nodes(self, first: int, location: Location, frame: FrameType | None) -> int | None:
+        """Remember where the nodes since ``first`` were made, and in the call of which module; the last of them."""
+        last = _torch.next_sequence()
+        if first == last:
+            return None
+        callers = tuple(map(self.frames.location, self.frames.stack(frame)))[1:]
+        module = 0
+        while frame is not None:
+            if frame.f_code is _CALL_IMPL:
+                module = id(frame.f_locals["self"])
+                break
+            frame = frame.f_back
+        made = (location, module, self._time, callers)
+        for sequence in range(first, last):
+            self._made.setdefault(sequence, made)
+        return last - 1
+
+    def _found(self, node: int, sequence: int) -> None:
+        """The walk met a node for the first time."""
+        made = self._made.get(sequence)
+        if made is not None:
+            self.places[node], self.times[node] = made[0], made[2]
+            if made[3]:
+                self.callers[node] = made[3]
+            path = self.names.path(made[1])
+            if path is not None:
+                self.modules[node] = path
+
+
+def flatten(values: Any, found: list[Tensor], depth: int = 3) -> None:
+    """Append the tensors in these arguments, also those in lists and tuples."""
+    for value in values:
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif depth and isinstance(value, list | tuple):
+            flatten(value, found, depth - 1)

@@ -1,0 +1,66 @@
+"""Watch what is written in place: by torch functions, and through arrays on a tensor's memory."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from torch import Tensor
+
+from ..events import InPlaceWrite, Write, ZeroGrad
+from ..location import Location
+from . import _torch
+from .provenance import TracedArray
+from .recording import Recording
+
+_OURS = str(Path(__file__).parent)
+
+
+class WriteWatch:
+    """Turns writes into events."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._seen = recording
+        self.grads: dict[int, int] = {}  # by tensor that was read as a grad: whose it is
+        self.memory: dict[
+            int, tuple[int, int, int, int]
+        ] = {}  # of tensors seen as arrays: start, size, storage, counter
+
+    def wrote(self, op: str, tensor: Tensor, number: int, before: int, location: Location, key: Any = None) -> None:
+        """A tensor was written in place; ``key`` says where, for an item assignment."""
+        if number in self.grads and op in ("zero_", "_foreach_zero_"):
+            zeroed = (self.grads[number],)
+            self._seen.events.append(ZeroGrad(self._seen.tick(), self._seen.step, location, zeroed, to_none=False))
+        row = self._seen.tensors.locate(number, tensor)
+        hidden = row.counter != self._seen.tensors.place(tensor)[1]
+        if hidden and not self.is_direct():  # a library's own doing, such as gradcheck's, which takes it back
+            return
+        part = tensor[key] if hidden and isinstance(key, int | slice | tuple) else tensor
+        _, bytes, offset = _torch.extent(part)
+        write = Write(number, row.storage, row.counter, before, row.version, hidden, offset, bytes)
+        self._seen.events.append(InPlaceWrite(self._seen.tick(), self._seen.step, location, op, write))
+
+    def is_direct(self) -> bool:
+        """Whether the user's own code called the function that is being recorded."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename.startswith(_OURS):
+            frame = frame.f_back
+        return frame is not None and self._seen.frames.is_user(frame.f_code)
+
+    def array_written(self, array: TracedArray) -> None:
+        """An array on a tensor's memory, or a part of one, was written, which no version counter sees."""
+        with self._seen.guard():
+            location = self._seen.frames.here(sys._getframe(2))
+            if location is None or self._seen.off or self._seen.busy:
+                return
+            at = array.__array_interface__["data"][0]
+            for source in array.sources:
+                start, size, storage, counter = self.memory.get(source, (0, 0, -1, -1))
+                if start <= at < start + size:
+                    write = Write(
+                        source, storage, counter, 0, 0, hidden=True, offset=at - start, bytes=max(array.nbytes, 1)
+                    )
+                    self._seen.events.append(InPlaceWrite(self._seen.tick(), self._seen.step, location, "numpy", write))
+                    return
