@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 from .errors import GraphscopeError
-from .findings import Finding
+from .findings import Cleared, Finding
+from .location import Location
 from .report import Report
 from .rule import Rule, all_rules
 from .trace import Trace
@@ -19,13 +20,28 @@ def analyze(trace: Trace, *, select: Collection[str] = (), ignore: Collection[st
 
     ``select`` and ``ignore`` are codes or their beginnings (``GS2``); a code that no rule has raises GraphscopeError.
     """
-    found = [finding for rule in _chosen(select, ignore) for finding in rule().check(trace)]
+    rules = [rule() for rule in _chosen(select, ignore)]
+    found = [finding for rule in rules for finding in rule.check(trace)]
     kept = [finding for finding in found if not _is_ignored(finding, trace)]
     return Report(
         trace,
         findings=tuple(sorted(kept, key=_order)),
         suppressed=tuple(sorted((f for f in found if f not in kept), key=_order)),
+        cleared=tuple(_cleared(rules, trace, found)),
     )
+
+
+def _cleared(rules: Iterable[Rule], trace: Trace, found: Iterable[Finding]) -> Iterator[Cleared]:
+    """What the rules judged right, by place: once for each line and code, and nothing that a finding points at."""
+    told = {(finding.code, *_line(place.location)) for finding in found for place in finding.places}
+    clear: dict[tuple[str, str, int], Cleared] = {}
+    for each in (each for rule in rules for each in rule.cleared(trace)):
+        clear.setdefault((each.code, *_line(each.location)), each)
+    yield from sorted((clear[key] for key in clear if key not in told), key=lambda each: (each.location, each.code))
+
+
+def _line(location: Location) -> tuple[str, int]:
+    return location.file, location.line
 
 
 def _chosen(select: Collection[str], ignore: Collection[str]) -> Iterable[type[Rule]]:

@@ -113,6 +113,7 @@ def _codes(_context: click.Context, _parameter: click.Parameter, values: Sequenc
     show_default=True,
     help="auto: on a terminal, unless NO_COLOR is set.",
 )
+@click.option("--why-clean", is_flag=True, help="List also what looked suspicious and was judged right, and why.")
 @click.option("--verify", is_flag=True, help="Run the program again with each fix that is an edit, and say which hold.")
 @click.option("--diff", is_flag=True, help="Print the best fix of each finding on stdout, as a diff for `git apply`.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
@@ -128,6 +129,7 @@ def inspect(
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     color: str,
+    why_clean: bool,
     verify: bool,
     diff: bool,
 ) -> None:
@@ -179,7 +181,7 @@ def inspect(
         report = _verified(report, args, module is not None, time.monotonic() - started)
 
     text = discovery.module("renderers", "text")
-    rendered = text.render(report, color=colored) if form == "text" else render(report, form)
+    rendered = text.render(report, color=colored, cleared=why_clean) if form == "text" else render(report, form)
     _flush_stdout()
     if file is None:
         click.echo(rendered, file=stream, nl=isinstance(rendered, str) and not rendered.endswith("\n"), color=colored)

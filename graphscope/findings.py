@@ -117,3 +117,12 @@ class Finding:
     def location(self) -> Location | None:
         """Where it is reported."""
         return self.places[0].location if self.places else None
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """Something that looked like the fault of a rule and was judged right: the rule's ``code``, where, and why."""
+
+    code: str
+    message: str
+    location: Location

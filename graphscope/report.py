@@ -7,7 +7,7 @@ from pathlib import Path
 
 from .discovery import module, names
 from .errors import GraphscopeError
-from .findings import Finding, Severity
+from .findings import Cleared, Finding, Severity
 from .graph import Graph
 from .trace import Trace
 
@@ -16,12 +16,14 @@ from .trace import Trace
 class Report:
     """Findings over one trace, ordered by severity, then by place.
 
-    ``suppressed`` are the findings that a ``# graphscope: ignore`` comment silenced.
+    ``suppressed`` are the findings that a ``# graphscope: ignore`` comment silenced, ``cleared`` is what
+    looked suspicious and was judged right.
     """
 
     trace: Trace
     findings: tuple[Finding, ...] = ()
     suppressed: tuple[Finding, ...] = ()
+    cleared: tuple[Cleared, ...] = ()
 
     @property
     def ok(self) -> bool:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from .discovery import modules
-from .findings import Confidence, Finding, Fix, Place, Severity
+from .findings import Cleared, Confidence, Finding, Fix, Place, Severity
+from .location import Location
 from .trace import Trace
 
 
@@ -27,6 +28,10 @@ class Rule:
     def check(self, trace: Trace) -> Iterator[Finding]:
         """Yield what this rule finds in the trace."""
         raise NotImplementedError
+
+    def cleared(self, trace: Trace) -> Iterator[Cleared]:
+        """Yield what looks like this rule's fault and is right, one for each line, with the reason."""
+        yield from ()
 
     @classmethod
     def name(cls) -> str:
@@ -56,6 +61,10 @@ class Rule:
             nodes=tuple(nodes),
             facts=facts,
         )
+
+    def clear(self, message: str, at: Location) -> Cleared:
+        """Something at this location that looks like this rule's fault, and why it is none."""
+        return Cleared(self.code, message, at)
 
 
 @dataclass(frozen=True, slots=True)

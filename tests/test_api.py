@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import json
+import linecache
 import weakref
 
 import pytest
@@ -193,3 +194,14 @@ def test_watch_reports_when_the_block_ends() -> None:
 def test_report_of_watch_is_not_there_before() -> None:
     with graphscope.watch() as report, pytest.raises(GraphscopeError, match="filled when the block ends"):
         _ = report.findings
+
+
+def test_what_is_right_is_cleared_with_its_reason() -> None:
+    nets = Nets()
+    with graphscope.watch() as report:
+        nets.loss1.backward(retain_graph=True)
+        nets.loss2.backward()
+    (cleared,) = report.cleared
+    assert cleared.code == "GS103" and "nets.loss2" in cleared.message
+    assert linecache.getline(__file__, cleared.location.line).strip() == "nets.loss1.backward(retain_graph=True)"
+    assert json.loads(report.to_json())["cleared"][0]["location"]["line"] == cleared.location.line

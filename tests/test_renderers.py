@@ -9,10 +9,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from reports import HOSTILE, hostile, layers, planned, two_losses
+from reports import HOSTILE, at, hostile, layers, planned, two_losses
 
 from graphscope.discovery import names
 from graphscope.errors import GraphscopeError
+from graphscope.findings import Cleared
 from graphscope.renderers import _engine, text
 from graphscope.renderers._clusters import clusters
 from graphscope.renderers._fold import LIMIT
@@ -65,12 +66,29 @@ def test_text_stays_within_a_hundred_columns() -> None:
     assert max(map(len, text.render(two_losses()).splitlines())) <= 100
 
 
+def test_text_tells_what_was_cleared_only_when_asked() -> None:
+    cleared = Cleared("GS202", "`detach` feeds the loss of another network", at(12))
+    report = replace(planned(), cleared=(cleared,))
+    assert cleared.message not in text.render(report)
+    assert f"  train.py:12: {cleared.message} (GS202)\n" in text.render(report, cleared=True)
+    assert "nothing looked suspicious" in text.render(planned(), cleared=True)
+
+
 def test_json_has_the_documented_keys() -> None:
     document = json.loads(str(render(two_losses(), "json")))
     assert document["schema_version"] == 1
-    assert {"tool", "script", "outcome", "losses", "optimizers", "events", "findings", "suppressed", "unseen"} < set(
-        document
-    )
+    assert {
+        "tool",
+        "script",
+        "outcome",
+        "losses",
+        "optimizers",
+        "events",
+        "findings",
+        "suppressed",
+        "cleared",
+        "unseen",
+    } < set(document)
     finding = document["findings"][0]
     assert set(finding) == {"code", "name", "severity", "confidence", "message", "locations", "fixes"}
     assert [place["role"] for place in finding["locations"]] == ["failure", "cause", "related"]

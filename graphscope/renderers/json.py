@@ -22,6 +22,7 @@ that is possible, or null where it is unknown. All keys are always there.
   ``role`` (``cause``, ``failure``, ``related``) and ``label``, the first being where it is reported; each of ``fixes``
   is ``{title, changes_gradients, checked, works, reason, bytes, location}``
 - ``suppressed``: the findings that a comment silenced, in the same form
+- ``cleared``: ``[{code, message, location}]``: what looked like the fault of a rule and was judged right, and why
 - ``unseen``: what could not be examined, in words
 """
 
@@ -64,6 +65,9 @@ def _report(report: Report) -> dict[str, Any]:
         "events": [_event(event, trace) for event in trace.events],
         "findings": [_finding(finding) for finding in report.findings],
         "suppressed": [_finding(finding) for finding in report.suppressed],
+        "cleared": [
+            {"code": each.code, "message": each.message, "location": _located(each.location)} for each in report.cleared
+        ],
         "unseen": list(trace.unseen),
     }
 

@@ -13,12 +13,14 @@ from ._excerpt import COLORS, WIDTH, Paint, excerpt
 from ._words import clean, count, size
 
 
-def render(report: Report, *, color: bool = False) -> str:
-    """The report as text; ``color`` adds terminal colours."""
+def render(report: Report, *, color: bool = False, cleared: bool = False) -> str:
+    """The report as text; ``color`` adds terminal colours, ``cleared`` what was judged right."""
     paint = Paint(color)
     blocks = ["\n".join(_finding(finding, report.trace, paint)) for finding in report.findings]
     if table := list(_reached(report.trace)):
         blocks.append("\n".join(table))
+    if cleared:
+        blocks.append("\n".join(_cleared(report, paint)))
     blocks.append("\n".join(_summary(report, paint)))
     return "\n\n".join(blocks) + "\n"
 
@@ -97,6 +99,16 @@ def _cell(trace: Trace, parameters: tuple[int, ...], reached: frozenset[int]) ->
     if len(there) == len(parameters):
         return f"all {len(parameters)}"
     return f"{clean(str(trace.graph.tensor(there[0])))} ... {len(there)} of {len(parameters)}"
+
+
+def _cleared(report: Report, paint: Paint) -> Iterator[str]:
+    """What looked suspicious and was judged right, by line."""
+    yield paint("looked suspicious and is right:" if report.cleared else "nothing looked suspicious", "bold")
+    for each in report.cleared:
+        where = f"  {clean(str(each.location))}: "
+        first, *rest = _wrapped(f"{where}{clean(each.message)} ({each.code})", "      ")
+        yield paint(where, "green") + first[len(where) :]
+        yield from rest
 
 
 def _summary(report: Report, paint: Paint) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..engine import Engine
 from ..events import Backward
-from ..findings import Finding, Fix, Place, Role, Severity
+from ..findings import Cleared, Finding, Fix, Place, Role, Severity
 from ..location import Location
 from ..rule import Rule
 from ..trace import Trace
@@ -48,24 +48,24 @@ class NeedlessRetainGraph(Rule):
         """A warning for each statement that retains a graph in vain, each time."""
         if trace.outcome.exception is not None or trace.unseen:
             return  # what would have needed it may not have come, or not been seen
-        runs = [event for event in trace.backwards if event.ran and event.error is None]
-        if not any(event.retain_graph and not event.create_graph for event in runs):
+        if not _retained(trace):
             return
         engine = Engine(trace.graph, trace.events)
-        needed: set[int] = set()
-        useful: set[Location] = set()
-        vain: dict[Location, Backward] = {}
-        for event in reversed(runs):
-            nodes = engine.runs(event) & engine.buffers.needed
-            if event.retain_graph and not event.create_graph:
-                if nodes & needed:
-                    useful.add(event.location)
-                elif nodes:
-                    vain[event.location] = event
-            needed |= nodes
+        useful, vain = _retaining(trace, engine)
         for location, event in vain.items():
             if location not in useful:
                 yield self._finding(trace, event, engine)
+
+    def cleared(self, trace: Trace) -> Iterator[Cleared]:
+        """The statements that retain a graph which a later backward needs."""
+        if not _retained(trace):
+            return
+        useful, _ = _retaining(trace, Engine(trace.graph, trace.events))
+        for location, (event, later) in useful.items():
+            yield self.clear(
+                f"{call_text(event)} retains its graph: {call_text(later)} ({later.location}) goes through it again",
+                location,
+            )
 
     def _finding(self, trace: Trace, event: Backward, engine: Engine) -> Finding:
         rows = [s for node in engine.runs(event) for s in trace.graph.saved.get(node, ())]
@@ -79,3 +79,30 @@ class NeedlessRetainGraph(Rule):
             call=call_text(event),
             bytes=held,
         )
+
+
+def _retained(trace: Trace) -> bool:
+    return any(event.retain_graph and not event.create_graph for event in _runs(trace))
+
+
+def _runs(trace: Trace) -> list[Backward]:
+    return [event for event in trace.backwards if event.ran and event.error is None]
+
+
+def _retaining(
+    trace: Trace, engine: Engine
+) -> tuple[dict[Location, tuple[Backward, Backward]], dict[Location, Backward]]:
+    """The statements that retain a graph: those that a later backward needed, with it, and those that did in vain."""
+    useful: dict[Location, tuple[Backward, Backward]] = {}
+    vain: dict[Location, Backward] = {}
+    needed: dict[int, Backward] = {}  # by node: the next backward that goes through it
+    for event in reversed(_runs(trace)):
+        nodes = engine.runs(event) & engine.buffers.needed
+        if event.retain_graph and not event.create_graph:
+            later = min((needed[node] for node in nodes if node in needed), key=lambda e: e.time, default=None)
+            if later is not None:
+                useful[event.location] = (event, later)
+            elif nodes:
+                vain[event.location] = event
+        needed.update(dict.fromkeys(nodes, event))
+    return useful, vain
