@@ -64,12 +64,17 @@ def inspect(
     *,
     args: Sequence[str] = (),
     module: bool = False,
+    every_step: bool = False,
+    steps: int | None = None,
     select: Collection[str] = (),
     ignore: Collection[str] = (),
 ) -> Report:
     """Run a script (or, with ``module``, a module) as ``__main__``, watched, and report on it.
 
-    Its exceptions are shown as Python shows them; ``report.trace.outcome`` has its exit status.
+    A long run is recorded until it repeats itself, then sampled, unless ``every_step`` is set. With ``steps`` it is
+    ended once each line that calls ``step()`` ran that often, or one of them tenfold. Its exceptions are shown as
+    Python shows them; ``report.trace.outcome`` has its exit status.
     Raises GraphscopeError if there is no such script.
     """
-    return analyze(script.run(str(target), list(args), module=module), select=select, ignore=ignore)
+    trace = script.run(str(target), list(args), module=module, every_step=every_step, steps=steps)
+    return analyze(trace, select=select, ignore=ignore)

@@ -114,6 +114,13 @@ def _codes(_context: click.Context, _parameter: click.Parameter, values: Sequenc
     help="auto: on a terminal, unless NO_COLOR is set.",
 )
 @click.option("--why-clean", is_flag=True, help="List also what looked suspicious and was judged right, and why.")
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="End the program once each line that calls step() ran N times, or one of them 10 N times.",
+)
+@click.option("--every-step", is_flag=True, help="Record all of a long run, also what only repeats the steps before.")
 @click.option("--verify", is_flag=True, help="Run the program again with each fix that is an edit, and say which hold.")
 @click.option("--diff", is_flag=True, help="Print the best fix of each finding on stdout, as a diff for `git apply`.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
@@ -129,6 +136,8 @@ def inspect(
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     color: str,
+    steps: int | None,
+    every_step: bool,
     why_clean: bool,
     verify: bool,
     diff: bool,
@@ -142,6 +151,7 @@ def inspect(
     \b
     Examples:
       graphscope inspect train.py --epochs 1
+      graphscope inspect --steps 20 train.py
       graphscope inspect train.py --graph graph.svg
       graphscope inspect --format json -o report.json train.py
       graphscope inspect --select GS1 --fail-on warning train.py
@@ -176,7 +186,15 @@ def inspect(
     from . import api
 
     started = time.monotonic()
-    report = api.inspect(program, args=args, module=module is not None, select=select, ignore=ignore)
+    report = api.inspect(
+        program,
+        args=args,
+        module=module is not None,
+        every_step=every_step,
+        steps=steps,
+        select=select,
+        ignore=ignore,
+    )
     if verify:
         report = _verified(report, args, module is not None, time.monotonic() - started)
 

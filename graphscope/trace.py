@@ -50,13 +50,23 @@ class Outcome:
     interrupted: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """``steps`` optimizer steps from ``step`` on, before ``time``, repeated what was known and were not recorded."""
+
+    time: int
+    step: int
+    steps: int
+
+
 @dataclass(frozen=True, eq=False)
 class Trace:
     """What the tracer saw of one program; everything right of it works from this alone.
 
     ``events`` is the timeline, ordered by time; for ``check`` it is the plan that was assumed.
     ``root`` is the directory that locations are relative to, ``sources`` the text of the files they
-    name. ``unseen`` says in words what could not be examined.
+    name. ``unseen`` says in words what could not be examined. ``steps_run`` counts the optimizer steps, those in
+    ``pauses`` too.
     """
 
     graph: Graph = field(default_factory=Graph)
@@ -67,6 +77,8 @@ class Trace:
     script: str | None = None
     outcome: Outcome = Outcome()
     unseen: tuple[str, ...] = ()
+    steps_run: int = 0
+    pauses: tuple[Pause, ...] = ()
     root: str = ""
     sources: dict[str, str] = field(default_factory=dict)
 

@@ -48,7 +48,7 @@ class Inspected:
         self.asked: list[tuple[str, tuple[str, ...], bool]] = []
         self.report = Report(Trace())
 
-    def __call__(self, target, *, args, module, select, ignore):
+    def __call__(self, target, *, args, module, **_):
         self.asked.append((target, tuple(args), module))
         return self.report
 

@@ -23,6 +23,8 @@ that is possible, or null where it is unknown. All keys are always there.
   is ``{title, changes_gradients, checked, works, reason, bytes, location}``
 - ``suppressed``: the findings that a comment silenced, in the same form
 - ``cleared``: ``[{code, message, location}]``: what looked like the fault of a rule and was judged right, and why
+- ``steps``: ``{run, pauses}``: how many optimizer steps were made, and ``[{time, step, steps}]``: how many from which
+  step on were not recorded, since they repeated the others, and the time of the next event
 - ``unseen``: what could not be examined, in words
 """
 
@@ -68,6 +70,10 @@ def _report(report: Report) -> dict[str, Any]:
         "cleared": [
             {"code": each.code, "message": each.message, "location": _located(each.location)} for each in report.cleared
         ],
+        "steps": {
+            "run": trace.steps_run,
+            "pauses": [{"time": each.time, "step": each.step, "steps": each.steps} for each in trace.pauses],
+        },
         "unseen": list(trace.unseen),
     }
 

@@ -210,6 +210,11 @@ def pop_mode_if_innermost(mode: Any) -> bool:
     return False
 
 
+def modes() -> int:
+    """How many TorchFunctionModes are on the stack of this thread."""
+    return int(torch._C._len_torch_function_stack())
+
+
 def survive_deep_graph(nodes: int) -> bool:
     """Make room for the death of a traced graph of that many nodes; whether there is enough.
 

@@ -26,13 +26,16 @@ class BackwardWatch:
 
     def run(self, original: Any, tensors: Any, *args: Any, **kwargs: Any) -> Any:
         """``torch.autograd``'s one way into the engine."""
-        if not self._seen.in_thread:
+        if not self._seen.is_here:
             self._seen.unseen["the calls of threads other than the main one"] = None
+            return original(tensors, *args, **kwargs)
         if self._seen.off:
+            self._note(args, kwargs)
             return original(tensors, *args, **kwargs)
         event: Backward | None = None
         first = 0
-        with self._seen.guard(), _torch.without_modes():
+        self._note(args, kwargs)
+        with self._seen.guard():
             event = self._backward(tensors, args, kwargs)
             first = _torch.next_sequence()
         position = len(self._seen.events)
@@ -59,6 +62,12 @@ class BackwardWatch:
                     self._seen.tensors.prune()
             del error
         return result
+
+    def _note(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Tell the pattern, before the backward, as the next step may begin with it."""
+        with self._seen.guard():
+            where = self._seen.frames.here(sys._getframe(3))
+            self._seen.backward_comes(("backward", id(where), args[1:3], kwargs.get("accumulate_grad")))
 
     def _derived(self, event: Backward, result: tuple[Any, ...], node: int | None) -> None:
         """``autograd.grad`` gave tensors: they come from its outputs, with a history only under ``create_graph``."""

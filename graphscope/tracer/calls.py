@@ -33,6 +33,8 @@ class CallWatch(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if self._seen.asleep:
+            return func(*args, **kwargs)
         kind = self._kinds.get(func)
         if kind is None:
             kind = self._kinds[func] = classify(func)

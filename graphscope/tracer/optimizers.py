@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
+from collections import Counter
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -17,6 +18,10 @@ from . import _torch
 from .recording import Recording, flatten
 
 _FEW_LOOKS, _MOST_LOOKS = 8, 64  # how often the user's variables are searched for names
+
+
+class EnoughSteps(BaseException):
+    """Ends the program once it made the steps that were asked for; no ``except Exception`` stops it."""
 
 
 class _Watched:
@@ -42,12 +47,18 @@ class _OpenStep:
 
 
 class OptimizerWatch:
-    """Turns steps and zeroings into events; ``mode`` is taken off while a step runs."""
+    """Turns steps and zeroings into events; ``mode`` is taken off while a step runs.
 
-    def __init__(self, recording: Recording, mode: Any) -> None:
+    With ``steps``, EnoughSteps is raised once each line that calls ``step()`` ran that often, or one of them tenfold.
+    """
+
+    def __init__(self, recording: Recording, mode: Any, steps: int | None = None) -> None:
         self._seen = recording
         self._mode = mode
+        self._wanted = steps
+        self._stepped: Counter[int] = Counter()  # by call site
         self._optimizers: dict[int, _Watched] = {}
+        self._idle: set[int] = set()  # those that have not stepped yet
         self._open: list[_OpenStep] = []
         self._zeroing = False
         self._looks = 0
@@ -74,6 +85,11 @@ class OptimizerWatch:
 
     def make(self, original: Any, optimizer: Any, *args: Any, **kwargs: Any) -> None:
         """``Optimizer.__init__``."""
+        if self._seen.off:
+            original(optimizer, *args, **kwargs)
+            if self._seen.asleep and self._seen.is_here:
+                self._seen.pattern.saw(("make", id(self._seen.frames.here(sys._getframe(2)))))
+            return
         try:
             original(optimizer, *args, **kwargs)
         except Exception as error:
@@ -84,6 +100,7 @@ class OptimizerWatch:
             raise
         with self._seen.guard():
             location = self._seen.frames.here(sys._getframe(2))
+            self._seen.pattern.saw(("make", id(location)))
             self._known(optimizer, location)
             self.look(list(self._seen.frames.stack(sys._getframe(2))))
 
@@ -93,6 +110,7 @@ class OptimizerWatch:
         if watched is None or watched.ref() is not optimizer:
             watched = _Watched(len(self._optimizers), optimizer, location)
             self._optimizers[id(optimizer)] = watched
+            self._idle.add(id(optimizer))
         groups = optimizer.param_groups
         held = [id(each) for group in groups for each in group["params"]]
         if held != watched.held:
@@ -122,41 +140,54 @@ class OptimizerWatch:
 
     def after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """The hook after each step that did not raise."""
-        if self._seen.off:
+        if not self._seen.is_here:
             return
+        with self._seen.guard():
+            if not self._seen.off:
+                self._record_step(optimizer)
+            held = [each for group in optimizer.param_groups for each in group["params"]]
+            graded = sum([each.grad is not None for each in held])
+            frozen = sum([not each.requires_grad for each in held])
+            site = id(self._seen.frames.here(sys._getframe(2)))
+            self._seen.pattern.saw(("step", site, graded, frozen))
+            self._seen.next_step()
+            self._stepped[site] += 1
+            self._idle.discard(id(optimizer))
+        if self._wanted is not None and self._is_enough(self._wanted):
+            raise EnoughSteps
+
+    def _is_enough(self, steps: int) -> bool:
+        counts = self._stepped.values()
+        return (not self._idle and min(counts) >= steps) or max(counts) >= 10 * steps
+
+    def _record_step(self, optimizer: Any) -> None:
         opened = next((each for each in reversed(self._open) if each.optimizer is optimizer), None)
         if opened is None:
             return
         while self._open and self._open.pop() is not opened:  # steps inside this one that raised
             pass
         self.rejoin(opened)
-        with self._seen.guard():
-            location = self._seen.frames.here(sys._getframe(2))
-            if location is None:
-                self._seen.unseen["an optimizer step called from a library"] = None
-                return
-            watched = self._known(optimizer)
-            writes = []
-            for tensor, before in opened.versions:
-                if _torch.version(tensor) != before:
-                    row = self._seen.tensors.locate(number := self._seen.tensors.number(tensor), tensor)
-                    writes.append(Write(number, row.storage, row.counter, before, row.version))
-            self._seen.events.append(
-                OptimizerStep(
-                    self._seen.tick(),
-                    self._seen.step,
-                    location,
-                    watched.id,
-                    tuple(writes),
-                    opened.graded,
-                    opened.frozen,
-                )
+        location = self._seen.frames.here(sys._getframe(3))
+        if location is None:
+            self._seen.unseen["an optimizer step called from a library"] = None
+            return
+        watched = self._known(optimizer)
+        writes = []
+        for tensor, before in opened.versions:
+            if _torch.version(tensor) != before:
+                row = self._seen.tensors.locate(number := self._seen.tensors.number(tensor), tensor)
+                writes.append(Write(number, row.storage, row.counter, before, row.version))
+        self._seen.events.append(
+            OptimizerStep(
+                self._seen.tick(), self._seen.step, location, watched.id, tuple(writes), opened.graded, opened.frozen
             )
-            self._seen.step += 1
+        )
 
     def zero_grad(self, original: Any, owner: Any, *args: Any, **kwargs: Any) -> Any:
         """``Optimizer.zero_grad`` and ``Module.zero_grad``."""
         if self._seen.off or self._zeroing:
+            if self._seen.asleep and self._seen.is_here:
+                self._seen.pattern.saw(("zero", id(self._seen.frames.here(sys._getframe(2)))))
             return original(owner, *args, **kwargs)
         self._seen.busy += 1
         self._zeroing = True
@@ -167,6 +198,7 @@ class OptimizerWatch:
             self._zeroing = False
         with self._seen.guard():
             location = self._seen.frames.here(sys._getframe(2))
+            self._seen.pattern.saw(("zero", id(location)))
             if location is not None:
                 to_none = bool(args[0] if args else kwargs.get("set_to_none", True))
                 is_module = isinstance(owner, nn.Module)

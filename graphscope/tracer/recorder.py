@@ -35,15 +35,17 @@ from .writes import WriteWatch
 class Recorder:
     """A context manager that watches this process; ``trace()`` then gives what it saw."""
 
-    def __init__(self, root: str | None = None) -> None:
-        self._seen = Recording(root)
+    def __init__(self, root: str | None = None, *, every_step: bool = False, steps: int | None = None) -> None:
+        self._seen = Recording(root, every_step=every_step)
+        self._seen.switch = self._switch
         self.frames = self._seen.frames
         self._calls = CallWatch(self._seen, WriteWatch(self._seen))
-        self._optimizers = OptimizerWatch(self._seen, self._calls)
+        self._optimizers = OptimizerWatch(self._seen, self._calls, steps)
         self._backwards = BackwardWatch(self._seen, self._optimizers)
         self._undo = contextlib.ExitStack()
         self._patches: list[tuple[Any, str, Any, Any]] = []
         self._aside = False
+        self._depth = 0
 
     def __enter__(self) -> Recorder:
         undo, optimizers = self._undo, self._optimizers
@@ -86,7 +88,7 @@ class Recorder:
 
     def _set_aside(self) -> Callable[[], None]:
         """Compiled code is about to run: take all off until the function that is returned is called."""
-        if self._aside or self._seen.off:
+        if self._aside or (self._seen.off and not self._seen.asleep):
             return lambda: None
         self._aside = True
         self._seen.busy += 1
@@ -104,6 +106,17 @@ class Recorder:
             self._aside = False
 
         return back
+
+    def _switch(self, asleep: bool) -> bool:
+        """Take the mode off the stack, or put it back where it was; whether that can be done now."""
+        depth = _torch.modes()
+        if asleep:
+            self._depth = depth if _torch.pop_mode_if_innermost(self._calls) else 0
+        elif self._depth:
+            if depth != self._depth - 1:  # the program is inside a mode of its own
+                return False
+            _torch.push_mode(self._calls)
+        return True
 
     def trace(self, *, script: str | None = None, outcome: Outcome | None = None, namespace: Any = None) -> Trace:
         """All that was seen, as plain data."""
@@ -128,10 +141,22 @@ class Recorder:
             modules=modules,
             script=script,
             outcome=outcome or Outcome(),
-            unseen=tuple(seen.unseen),
+            unseen=(*seen.unseen, *_pauses_said(seen, outcome)),
+            steps_run=seen.step,
+            pauses=seen.pauses,
             root=seen.frames.root,
             sources=sources_of(named, seen.frames.root),
         )
+
+
+def _pauses_said(seen: Recording, outcome: Outcome | None) -> Iterator[str]:
+    skipped = sum(pause.steps for pause in seen.pauses)
+    if skipped:
+        yield (
+            f"{skipped} of {seen.step} steps, which repeated what the others did; `inspect --every-step` records all"
+        )
+        if outcome is not None and outcome.exception is not None and seen.asleep:
+            yield "the step that failed: it is one of these"
 
 
 def _that_matter(events: list[Event], walk: Walk) -> Iterator[Event]:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -14,21 +14,27 @@ from torch import Tensor, nn
 
 from ..events import Call, Event, Refused
 from ..location import Location
+from ..trace import Pause
 from . import _torch
 from .frames import Frames
 from .names import Names
+from .pattern import Pattern
 from .tensors import Tensors
 from .walk import Walk
 
 _MOST_RECORDED = 2_000_000  # calls, events and nodes: about 1 GB; nothing is recorded beyond
+_MOST_BACKWARDS = 1000  # that one step is thought to need
 _CALL_IMPL = nn.Module._call_impl.__code__
 
 
 class Recording:
     """The events, calls and nodes seen so far; ``busy`` while library code runs whose calls are not the user's."""
 
-    def __init__(self, root: str | None = None) -> None:
+    def __init__(self, root: str | None = None, *, every_step: bool = False) -> None:
         self.frames = Frames(root)
+        self.pattern = Pattern(every_step=every_step)
+        self.asleep = False  # while steps are only counted, as they repeat the pattern
+        self.switch: Callable[[bool], bool] = lambda asleep: True
         self.tensors = Tensors()
         self.names = Names(self.tensors)
         self.walk = Walk(self.tensors, found=self._found)
@@ -45,6 +51,9 @@ class Recording:
         self._made: dict[int, tuple[Location, int, int, tuple[Location, ...]]] = {}
         self._time = 0
         self._full = False
+        self._pauses: list[Pause] = []
+        self._slept_at = 0
+        self._backwards = 0
         self._thread = threading.get_ident()
         self._process = os.getpid()
 
@@ -62,12 +71,42 @@ class Recording:
     @property
     def off(self) -> bool:
         """Whether nothing is recorded now: elsewhere than in the thread that began, or not any more."""
-        return not self.in_thread or os.getpid() != self._process or self._full or self.failure is not None
+        return self.asleep or self._full or self.failure is not None or not self.is_here
 
     @property
-    def in_thread(self) -> bool:
-        """Whether this is the thread that is watched."""
-        return threading.get_ident() == self._thread
+    def is_here(self) -> bool:
+        """Whether this is the thread, and the process, that is watched."""
+        return threading.get_ident() == self._thread and os.getpid() == self._process
+
+    def backward_comes(self, event: Hashable) -> None:
+        """A backward is about to run. Where no optimizer steps, it ends a step of the program itself."""
+        self.pattern.saw(event)
+        self._backwards += 1
+        if self._backwards > _MOST_BACKWARDS:
+            self._turn()
+
+    def next_step(self) -> None:
+        """An optimizer has stepped."""
+        self.step += 1
+        self._backwards = 0
+        self._turn()
+
+    def _turn(self) -> None:
+        """A step of the program has ended: fall asleep, or wake up, as the pattern says."""
+        asleep = not self.pattern.next_step()
+        if asleep != self.asleep and not self._full and self.failure is None and self.switch(asleep):
+            self.asleep = asleep
+            if asleep:
+                self._slept_at = self.step
+            else:
+                self._pauses.append(Pause(self._time, self._slept_at, self.step - self._slept_at))
+
+    @property
+    def pauses(self) -> tuple[Pause, ...]:
+        """When nothing was recorded, as the program repeated itself."""
+        if not self.asleep or self.step == self._slept_at:
+            return tuple(self._pauses)
+        return (*self._pauses, Pause(self._time, self._slept_at, self.step - self._slept_at))
 
     def tick(self) -> int:
         """The time now; it is later afterwards."""

@@ -17,18 +17,22 @@ from ..errors import GraphscopeError
 from ..location import Location
 from ..trace import Outcome, Trace
 from .hiding import chain, drop_our_frames, execute, hidden_frames
+from .optimizers import EnoughSteps
 from .recorder import Recorder
 
 
-def run(target: str, args: list[str], *, module: bool = False) -> Trace:
+def run(
+    target: str, args: list[str], *, module: bool = False, every_step: bool = False, steps: int | None = None
+) -> Trace:
     """Run it with its own ``sys.argv`` and ``sys.path[0]``; its exceptions are shown as Python shows them.
 
+    With ``steps``, it is ended once each line that calls ``step()`` ran that often, or one of them tenfold.
     Raises GraphscopeError where there is no such script. A SyntaxError is shown, not raised: the
     outcome then has status 1.
     """
     if not module:
         _refuse_what_is_no_script(target)
-    recorder = Recorder(os.getcwd())
+    recorder = Recorder(os.getcwd(), every_step=every_step, steps=steps)
     recorder.frames.edge = execute.__code__
     saved = sys.argv[:], sys.path[:], sys.modules["__main__"]
     process, others = os.getpid(), set(threading.enumerate())
@@ -111,6 +115,8 @@ def _outcome(error: BaseException, recorder: Recorder) -> Outcome:
     """How the program ended, with its traceback shown as Python would have, without our frames."""
     if isinstance(error, GraphscopeError) and error.__traceback__ and not _reached_user(error, recorder):
         raise error
+    if isinstance(error, EnoughSteps):
+        return Outcome()
     if isinstance(error, SystemExit):
         code = error.code
         if code is not None and not isinstance(code, int):
