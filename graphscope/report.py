@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from inspect import signature
 from pathlib import Path
 
 from .discovery import module, names
 from .errors import GraphscopeError
 from .findings import Cleared, Finding, Severity
 from .graph import Graph
+from .show import Show
 from .trace import Trace
 
 
@@ -34,12 +36,13 @@ class Report:
         """The findings of this severity or above."""
         return tuple(finding for finding in self.findings if finding.severity.rank >= severity.rank)
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, show: Show | None = None) -> None:
         """Write the report to a file, in the format that its suffix names (``.svg``, ``.png``, ``.json`` ...).
 
-        Raises GraphscopeError for a suffix that no format has, and where the drawing fails.
+        ``show`` says which part of the graph a picture shows. Raises GraphscopeError for a suffix that no format
+        has, and where the drawing fails.
         """
-        save(self, path)
+        save(self, path, show)
 
     def to_json(self) -> str:
         """The report as JSON text; the README documents the schema."""
@@ -49,15 +52,21 @@ class Report:
         return str(render(self, "text"))
 
 
-def render(report: Report, format: str) -> str | bytes:
-    """The report in one of the formats, by name; bytes for png and pdf."""
+def render(report: Report, format: str, show: Show | None = None) -> str | bytes:
+    """The report in one of the formats, by name; bytes for png and pdf. ``show`` is for pictures alone."""
     if format not in names("renderers"):
         raise GraphscopeError(f"unknown format {format!r}: choose one of {', '.join(names('renderers'))}")
-    rendered: str | bytes = module("renderers", format).render(report)
+    renderer = module("renderers", format).render
+    rendered: str | bytes = renderer(report) if show is None else renderer(report, show)
     return rendered
 
 
-def save(report: Report, path: str | Path) -> None:
+def is_picture(format: str) -> bool:
+    """Whether a format shows the graph, so that it can show a part of it."""
+    return "show" in signature(module("renderers", format).render).parameters
+
+
+def save(report: Report, path: str | Path, show: Show | None = None) -> None:
     """Write a report to a file, in the format that its suffix names."""
     path = Path(path)
     format = {"txt": "text"}.get(path.suffix.lower().lstrip("."), path.suffix.lower().lstrip("."))
@@ -65,11 +74,13 @@ def save(report: Report, path: str | Path) -> None:
         known = ", ".join(f".{name}" for name in names("renderers"))
         raise GraphscopeError(f"cannot tell a format from {path.name!r}: give a name that ends in one of {known}")
     try:
-        rendered = render(report, format)
+        if is_picture(format):
+            show = replace(show or Show(), beside=str(path.absolute().parent))
+        rendered = render(report, format, show)
     except GraphscopeError as error:
-        if format == "dot":
+        if not str(error).startswith("cannot draw"):
             raise
-        save(report, dot := path.with_suffix(".dot"))
+        save(report, dot := path.with_suffix(".dot"), show)
         raise GraphscopeError(f"{error}; its DOT source is in {dot}, for another engine") from None
     _write(path, rendered.encode() if isinstance(rendered, str) else rendered)
 

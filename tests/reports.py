@@ -76,9 +76,7 @@ class Sketch:
         columns = {key: {n: node[key] for n, node in enumerate(self.nodes) if node[key]} for key in ("module", "saved")}
         return Graph(
             ops=[str(node["op"]) for node in self.nodes],
-            sequences=[
-                -1 if node["op"] == "AccumulateGrad" else len(self.nodes) - n for n, node in enumerate(self.nodes)
-            ],
+            sequences=[-1 if node["op"] == "AccumulateGrad" else n for n, node in enumerate(self.nodes)],
             outputs=[(TensorMeta(node["shape"], "float32", "cpu"),) for node in self.nodes],  # type: ignore[arg-type]
             targets=[tuple((target, 0) for target in node["targets"]) for node in self.nodes],  # type: ignore[attr-defined]
             saved=columns["saved"],  # type: ignore[arg-type]

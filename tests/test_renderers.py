@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import sys
 import time
 from dataclasses import replace
@@ -16,15 +17,15 @@ from graphscope.errors import GraphscopeError
 from graphscope.findings import Cleared
 from graphscope.renderers import _engine, text
 from graphscope.renderers._clusters import clusters
-from graphscope.renderers._fold import LIMIT
 from graphscope.renderers._picture import picture
 from graphscope.renderers._shapes import Shape
 from graphscope.report import Report, render
+from graphscope.show import BOXES, Show
 from graphscope.trace import Trace
 
 GOLDEN = Path(__file__).parent / "golden"
 REPORTS = {"two_losses": two_losses, "planned": planned, "hostile": hostile, "empty": lambda: Report(Trace())}
-SUFFIXES = {"text": "txt", "json": "json", "dot": "dot"}
+SUFFIXES = {"text": "txt", "json": "json", "dot": "dot", "svg": "svg"}
 SVG = "{http://www.w3.org/2000/svg}"
 SHOWN = HOSTILE.replace("\x1b", "\\x1b").replace("\u202e", "\\u202e")
 
@@ -101,7 +102,16 @@ def test_svg_is_told_to_screen_readers_and_fetches_nothing() -> None:
     assert "GS101" in (root[1].text or "")
     assert root.get("role") == "img"
     assert drawn.replace("http://www.w3.org/2000/svg", "").count("http") == 0
-    assert not any("href" in key for element in root.iter() for key in element.attrib)
+
+
+def test_svg_links_go_to_source_lines_and_nowhere_else() -> None:
+    report = two_losses()
+    links = [link.get("href") for link in ElementTree.fromstring(str(render(report, "svg"))).iter(f"{SVG}a")]
+    assert {"./train.py#L11", "./train.py#L13", "./train.py#L16"} <= set(links)
+    assert all(str(link).startswith("./train.py#L") for link in links)
+    moved = Report(replace(report.trace, root="/home/me/work"), report.findings)
+    drawn = str(render(moved, "svg", Show(beside="/home/me/pictures")))
+    assert 'href="./../work/train.py#L11"' in drawn
 
 
 def test_svg_tooltips_tell_what_a_node_saves() -> None:
@@ -113,8 +123,8 @@ def test_svg_tooltips_tell_what_a_node_saves() -> None:
 
 def test_hostile_names_are_shown_as_they_are() -> None:
     root = ElementTree.fromstring(str(render(hostile(), "svg")))
-    words = " ".join("".join(group.itertext()).replace("\n", "") for group in root.iter(f"{SVG}g"))
-    assert SHOWN in words.replace("\xa0", " ")
+    words = ["".join(text.itertext()) for text in root.iter(f"{SVG}text")]
+    assert SHOWN in words
     for format in ("text", "json", "dot", "svg"):
         str(render(hostile(), format)).encode()
     assert "\x1b" not in str(render(hostile(), "text"))
@@ -122,8 +132,9 @@ def test_hostile_names_are_shown_as_they_are() -> None:
 
 def test_picture_marks_what_is_freed_shared_cut_and_blamed() -> None:
     drawn = picture(two_losses())
-    assert [shape.title for shape in drawn.shapes if shape.freed] == ["Addmm", "Relu", "Addmm"]
-    assert {shape.state for shape in drawn.shapes if shape.freed} == {"freed by loss_a.backward()"}
+    freed = [shape for shape in drawn.shapes if "freed" in shape.marks]
+    assert [shape.title for shape in freed] == ["Addmm", "Relu", "Addmm"]
+    assert {shape.marks["freed"] for shape in freed} == {"freed by loss_a.backward()"}
     assert [shape.title for shape in drawn.shapes if shape.kind == "cut"] == ["numpy hop"]
     blamed = [line for line in drawn.lines if line.kind == "blamed"]
     assert [line.label for line in blamed if line.label] == ["reaches freed buffers"]
@@ -131,11 +142,14 @@ def test_picture_marks_what_is_freed_shared_cut_and_blamed() -> None:
     assert {line.source for line in drawn.lines if line.kind == "severed"} == {"loss_1"}
 
 
-def test_module_reused_in_unrelated_places_gets_no_box() -> None:
-    shapes = [Shape(name, "operator", name, module=("net", "relu") if name in "ac" else ("net",)) for name in "abc"]
-    (net,) = clusters(shapes, [("a", "b"), ("b", "c")]).inside
-    assert net.path == ("net",)
-    assert not net.inside
+def test_each_call_of_a_module_is_a_box_of_its_own() -> None:
+    net = (("net", 0),)
+    first, second = (*net, ("cell", 0)), (*net, ("cell", 1))
+    shapes = [Shape(name, "operator", name, scope=first if name in "ab" else second) for name in "abcd"]
+    shapes.append(Shape("e", "operator", "e", scope=net))
+    (box,) = clusters(shapes, {}).inside
+    assert [inner.title for inner in box.inside] == [".cell", ".cell (call 2)"]
+    assert [[shape.id for shape in inner.shapes] for inner in box.inside] == [["a", "b"], ["c", "d"]]
 
 
 def test_one_cut_that_two_findings_name_is_drawn_once() -> None:
@@ -157,19 +171,26 @@ def test_transpose_before_a_leaf_is_part_of_the_leaf() -> None:
 def test_thousand_nodes_are_folded_and_drawn_in_time(deep: Report) -> None:
     drawn = picture(deep)
     assert len(deep.trace.graph) > 1000
-    assert len(drawn.shapes) <= LIMIT + len(drawn.losses)
+    assert len(drawn.shapes) <= BOXES + len(drawn.losses)
     assert drawn.notes
     started = time.monotonic()
     render(deep, "svg")
     assert time.monotonic() - started < _engine.SECONDS
 
 
-def test_without_an_engine_nothing_is_drawn_and_the_dot_file_is_named(
+def test_without_an_engine_svg_is_laid_out_by_ourselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = set(re.findall(r'<g id="(\w+)"', str(render(two_losses(), "svg"))))
+    monkeypatch.setattr(_engine, "engines", list)
+    ours = set(re.findall(r'<g id="(\w+)"', str(render(two_losses(), "svg"))))
+    assert ours == {id for id in drawn if not id.startswith("cluster")}
+
+
+def test_without_an_engine_other_pictures_are_refused_and_the_dot_file_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_engine, "engines", list)
     with pytest.raises(GraphscopeError, match=r"no layout engine found.*graph\.dot"):
-        two_losses().save(tmp_path / "graph.svg")
+        two_losses().save(tmp_path / "graph.png")
     assert [path.name for path in tmp_path.iterdir()] == ["graph.dot"]
 
 

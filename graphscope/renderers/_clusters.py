@@ -1,22 +1,29 @@
-"""Modules as nested boxes around what was computed in them."""
+"""Module calls as nested boxes around what was computed in them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ._shapes import Shape
+from ._repeats import Frame
+from ._scopes import Scope, dotted
+from ._shapes import Shape, repeat_name
 
-_OPERATORS = ("operator", "chain", "module")
+_LEAVES = ("parameter", "input", "chip")
 
 
 @dataclass(slots=True)
 class Cluster:
-    """A module's box: what lies in it directly, and the boxes inside it."""
+    """A module call's box: what lies in it directly, and the boxes inside it; ``frame`` where it stands for several.
+
+    ``around`` is the path of the module around it.
+    """
 
     id: str
-    path: tuple[str, ...] = ()
+    scope: Scope = ()
+    frame: Frame | None = None
+    around: tuple[str, ...] = ()
     shapes: list[Shape] = field(default_factory=list)
     inside: list[Cluster] = field(default_factory=list)
 
@@ -26,9 +33,9 @@ class Cluster:
         return self.shapes + [shape for cluster in self.inside for shape in cluster.all_shapes]
 
     @property
-    def homes(self) -> dict[str, tuple[str, ...]]:
-        """For each box the path of the innermost module drawn around it."""
-        homes = {shape.id: self.path for shape in self.shapes}
+    def homes(self) -> dict[str, Scope]:
+        """For each box the innermost module call drawn around it."""
+        homes = {shape.id: self.scope for shape in self.shapes}
         for cluster in self.inside:
             homes |= cluster.homes
         return homes
@@ -36,7 +43,7 @@ class Cluster:
     @property
     def losses(self) -> int:
         """One bit for each loss that reaches all of its operators."""
-        masks = {shape.losses for shape in self.all_shapes if shape.kind in _OPERATORS}
+        masks = {shape.losses for shape in self.all_shapes if shape.kind not in _LEAVES}
         return masks.pop() if len(masks) == 1 else 0
 
     @property
@@ -47,55 +54,50 @@ class Cluster:
     @property
     def has_shared(self) -> bool:
         """Whether more than one loss reaches something in it."""
-        return any(shape.losses & (shape.losses - 1) for shape in self.all_shapes)
+        return any(shape.is_shared for shape in self.all_shapes)
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The name of the module, without the frames around it."""
+        return tuple(name for name in dotted(self.scope) if name)
+
+    @property
+    def title(self) -> str:
+        """What its box is called."""
+        rest = self.path[len(self.around) :]
+        name = "".join(f".{part}" for part in rest) if self.around and rest else ".".join(self.path)
+        if self.frame:
+            return f"{repeat_name(self.frame) or name or 'in turn'}  x {self.frame.times}"
+        call = self.scope[-1][1]
+        return f"{name} (call {call + 1})" if call else name
 
 
-def clusters(shapes: Iterable[Shape], lines: Iterable[tuple[str, str]]) -> Cluster:
-    """The boxes nested by module.
-
-    A module with one operator, or with all that its only child has, needs no box; and one that is called in
-    several unrelated places (a reused ReLU) gets none, since a box around them would cover what lies between.
-    """
+def clusters(shapes: Iterable[Shape], frames: Mapping[Scope, Frame]) -> Cluster:
+    """The boxes nested by module call; one with a single operator, or with all that its only child has, needs none."""
     shapes = list(shapes)
-    kept = _kept(shapes, list(lines))
+    kept = _kept(shapes, frames)
     top = Cluster("cluster")
-    known: dict[tuple[str, ...], Cluster] = {(): top}
+    known: dict[Scope, Cluster] = {(): top}
     for shape in shapes:
         around = top
-        for depth in range(1, len(shape.module) + 1):
-            path = shape.module[:depth]
-            if path in kept:
-                if path not in known:
-                    known[path] = Cluster("", path)
-                    around.inside.append(known[path])
-                around = known[path]
+        for depth in range(1, len(shape.scope) + 1):
+            scope = shape.scope[:depth]
+            if scope in kept:
+                if scope not in known:
+                    known[scope] = Cluster("", scope, frames.get(scope), around.path)
+                    around.inside.append(known[scope])
+                around = known[scope]
         around.shapes.append(shape)
     return top
 
 
-def _kept(shapes: list[Shape], lines: list[tuple[str, str]]) -> set[tuple[str, ...]]:
-    operators: Counter[tuple[str, ...]] = Counter()
-    everything: Counter[tuple[str, ...]] = Counter()
+def _kept(shapes: list[Shape], frames: Mapping[Scope, Frame]) -> set[Scope]:
+    operators: Counter[Scope] = Counter()
+    everything: Counter[Scope] = Counter()
     for shape in shapes:
-        for depth in range(1, len(shape.module) + 1):
-            everything[shape.module[:depth]] += 1
-            operators[shape.module[:depth]] += shape.kind in _OPERATORS
-    kept = {path for path, number in operators.items() if number > 1 and _connected(path, shapes, lines)}
-    repeated = {path[:-1] for path in kept if everything[path[:-1]] == everything[path]}
-    return kept - repeated
-
-
-def _connected(path: tuple[str, ...], shapes: list[Shape], lines: list[tuple[str, str]]) -> bool:
-    inside = {shape.id for shape in shapes if shape.module[: len(path)] == path}
-    near: dict[str, list[str]] = {id: [] for id in inside}
-    for source, target in lines:
-        if source in inside and target in inside:
-            near[source].append(target)
-            near[target].append(source)
-    stack = [next(iter(inside))]
-    seen = set(stack)
-    while stack:
-        new = set(near[stack.pop()]) - seen
-        seen |= new
-        stack += new
-    return seen == inside
+        for depth in range(1, len(shape.scope) + 1):
+            everything[shape.scope[:depth]] += 1
+            operators[shape.scope[:depth]] += shape.kind not in _LEAVES
+    kept = {scope for scope, number in operators.items() if number > 1}
+    repeated = {scope[:-1] for scope in kept if everything[scope[:-1]] == everything[scope]}
+    return (kept - repeated) | {scope for scope in frames if everything[scope]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from ..findings import Finding, Role
@@ -51,11 +52,13 @@ def _seen(location: Location | None, scene: Scene) -> tuple[str, int | None]:
 def cut_shape(position: int, cut: Severed, scene: Scene) -> Shape:
     """The box of a cut."""
     line = scene.trace.source_line(cut.location) if cut.location else None
-    lines = [shorten(line.strip(), 60)] if line and line.strip() else []
+    statement = re.sub(r"\s+#.*$", "", line).strip() if line else ""
+    lines = [shorten(statement, 60)] if statement else []
     lines.append(f"{cut.location} | no history beyond here" if cut.location else "no history beyond here")
     codes = tuple(sorted({finding.code for finding in cut.findings}))
     tooltip = [finding.message for finding in cut.findings]
-    return Shape(f"cut_{position}", "cut", cut.op, lines, tooltip=tooltip + source(cut.location, scene), codes=codes)
+    tooltip += source(cut.location, scene)
+    return Shape(f"cut_{position}", "cut", cut.op, lines=lines, tooltip=tooltip, codes=codes, location=cut.location)
 
 
 def concerned(cut: Severed, scene: Scene) -> list[int]:

@@ -1,8 +1,4 @@
-"""The visual language: what each kind of thing looks like, in Graphviz attributes.
-
-State gets the colour, not the kind of operator, and never colour alone: freed is dashed and says so, shared
-has a double outline or a thick box, a cut is a note, findings carry their code.
-"""
+"""The visual language in Graphviz's words."""
 
 from __future__ import annotations
 
@@ -11,99 +7,88 @@ from html import escape
 
 import graphviz
 
+from ._clusters import Cluster
+from ._label import Row, Span, rows, shown
+from ._legend import Swatch, legend
 from ._picture import Line, Picture
 from ._shapes import Shape
-from ._words import clean, shorten
+from ._style import FRAME, LOOKS, PAPER, QUIET, SHARED_FILL, STROKES, UNOWNED, VIOLET, Tone, band, outline
+from ._words import clean, listed
 
-INK, QUIET, EDGE, PAPER = "#1b2430", "#56616f", "#7a8798", "#ffffff"
-BLUE, RED, BROWN, VIOLET, GREEN = "#1d55c9", "#c0271d", "#6b5200", "#5b2d9e", "#00543c"
-FREED_FILL, SHARED_FILL, MODULE_FILL, MODULE_LINE = "#f6efe4", "#f5f2fc", "#f5f7fb", "#a7b2c4"
-FILLS = {
-    "loss": (BLUE, BLUE),
-    "operator": ("#e9eef7", "#52627a"),
-    "chain": ("#e9eef7", "#52627a"),
-    "module": (MODULE_FILL, "#52627a"),
-    "rest": (PAPER, MODULE_LINE),
-    "parameter": ("#dcf1e6", GREEN),
-    "input": ("#e3f0fb", "#2b6ca3"),
-    "cut": ("#fff4f3", RED),
+_FORMS = {
+    "rounded": {"shape": "box", "style": "filled,rounded"},
+    "square": {"shape": "box", "style": "filled"},
+    "octagon": {"shape": "octagon", "style": "filled"},
+    "folder": {"shape": "folder", "style": "filled"},
+    "stack": {"shape": "box3d", "style": "filled"},
+    "note": {"shape": "note", "style": "filled"},
+    "chip": {"shape": "cds", "style": "filled", "height": "0.2"},
 }
-BANDS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
-OTHER_BAND = "#9aa5b1"  # the seventh optimizer and those after it: their names tell them apart
+_ENDS = {"arrow": "normal", "open": "onormal", "tee": "tee", "diamond": "diamond", "none": "none"}
 _SPACED = '<FONT POINT-SIZE="10.5"> </FONT>{}<FONT POINT-SIZE="10.5"> </FONT>'  # lines of small text, a little apart
 _BREAK = '<BR ALIGN="LEFT"/>'
-_NAME, _LINE = 48, 72  # characters; the tooltip has all of them
 _TIPS = 20  # lines of a tooltip
 
 
-def band(optimizer: int) -> str:
-    """The colour of an optimizer's parameters."""
-    return BANDS[optimizer] if optimizer < len(BANDS) else OTHER_BAND
-
-
 def node(shape: Shape, shared: bool) -> dict[str, str]:
-    """The attributes of a box."""
-    fill, line = FILLS[shape.kind]
-    style = ["filled", "dashed"] if shape.kind == "cut" else ["filled", "rounded"]
-    attributes = {"shape": "note" if shape.kind == "cut" else "box", "margin": "0.16,0.07"}
-    classes = [shape.kind]
-    if shape.freed:
-        fill, line = FREED_FILL, BROWN
-        style.append("dashed")
-        classes.append("freed")
-    if shared:
-        line = line if shape.freed else VIOLET
-        attributes["peripheries"] = "2"
-        classes.append("shared")
-    if shape.failing or (shape.codes and shape.kind != "cut"):
-        line = RED
-        attributes["penwidth"] = "2.4"
-        classes.append("finding")
-    if shape.optimizers:
-        fill = f"{band(shape.optimizers[0])};{_band_share(shape):.3f}:{fill}"
-        attributes["margin"] = "0.22,0.07"
+    """The attributes of a box; ``shared`` where no box around it says so."""
+    look = LOOKS[shape.kind]
+    drawn = outline(shape, shared)
+    form = dict(_FORMS[look.form])
+    dash = [drawn.dash] if drawn.dash != "solid" else []
+    fill = drawn.fill.light
+    margin = "0.16,0.07"
+    if shape.kind == "parameter":
+        form["style"], fill = "striped", _stripes(shape, fill)
+        margin = "0.22,0.07"
     return {
-        **attributes,
-        "style": ",".join(style),
+        **form,
+        "style": ",".join([form["style"], *dash]),
+        "margin": "0.06,0.02" if shape.kind == "chip" else margin,
         "fillcolor": fill,
-        "color": line,
+        "color": drawn.line.light,
+        **({"penwidth": f"{drawn.width:g}"} if drawn.width != 1 else {}),
+        **({"peripheries": "2"} if drawn.double else {}),
         "label": _label(shape),
-        "tooltip": tooltip([*([" ".join(shape.codes)] if shape.codes else []), *(shape.tooltip or [shape.title])]),
+        "tooltip": tooltip([*([" ".join(shape.codes)] if shape.codes else []), *(shape.tooltip or [shape.name])]),
         "id": shape.id,
-        "class": " ".join(classes),
+        "class": " ".join([shape.kind, *drawn.marks]),
     }
 
 
 def _label(shape: Shape) -> str:
-    title, quiet = {"loss": ("#ffffff", "#e6efff"), "cut": (RED, QUIET)}.get(shape.kind, (INK, QUIET))
-    parts = [f'<FONT COLOR="{title}"><B>{_text(shape.title, _NAME)}</B></FONT>'] if shape.title else []
-    parts += [f"{_text(name, _NAME)}  {small(dimensions, quiet)}" for name, dimensions in shape.rows]
-    lower = [small(line, quiet) for line in shape.lines if line]
-    if shape.state:
-        lower.append(small(shape.state, BROWN))
-    if shape.codes:
-        lower.append(small(" | ".join([*shape.codes, *([shape.place] if shape.place else [])]), RED))
-    return f"<{'<BR/>'.join(parts + [_SPACED.format(line) for line in lower])}>"
+    return f"<{'<BR/>'.join(map(_row, rows(shape)))}>"
 
 
-def _band_share(shape: Shape) -> float:
-    """A band of about eight points, as a share of the width that the label will likely take."""
+def _row(row: Row) -> str:
+    written = "".join(_span(span) for span in row)
+    return _SPACED.format(written) if all(span.small for span in row) else written
+
+
+def _span(span: Span) -> str:
+    text = f"<B>{_escaped(span.text)}</B>" if span.bold else _escaped(span.text)
+    size = ' POINT-SIZE="8.5"' if span.small else ""
+    return f'<FONT{size} COLOR="{span.tone.light}">{text}</FONT>'
+
+
+def _stripes(shape: Shape, fill: str) -> str:
+    """A band for each optimizer that holds the parameter, thin stripes for none."""
     rows = [len(name) * 1.25 + len(dimensions) for name, dimensions in shape.rows] or [len(shape.title) * 1.4]
-    longest = max(*rows, *map(len, shape.lines), 1)
-    return 8 / (longest * 5.2 + 32)
+    width = max(*rows, *map(len, shape.lines), 1) * 5.2 + 32  # that the label will likely take
+    bands: list[tuple[str, float]] = [(band(holder).light, 8) for holder in shape.optimizers[:4]]
+    if not shape.owned:
+        bands = [(UNOWNED.light, 1.5), (PAPER.light, 2)] * 3
+    return ":".join([*(f"{color};{share / width:.3f}" for color, share in bands), fill])
 
 
-def small(text: str, color: str) -> str:
+def small(text: str, tone: Tone) -> str:
     """Text in the second size, for an HTML-like label."""
-    return f'<FONT POINT-SIZE="8.5" COLOR="{color}">{_text(text, _LINE)}</FONT>'
+    return _span(Span(shown(text, 140), tone, small=True))
 
 
-def _text(text: str, width: int) -> str:
+def _escaped(text: str) -> str:
     """Text for an HTML-like label, where a backslash before a letter would call for the name of the node."""
-    return (
-        escape(shorten(clean(text), width), quote=False).replace("\\", "<FONT>&#92;</FONT>").replace("  ", " &#160;")
-        or "unnamed"
-    )
+    return escape(text, quote=False).replace("\\", "<FONT>&#92;</FONT>").replace("  ", " &#160;")
 
 
 def tooltip(lines: Iterable[str]) -> str:
@@ -117,69 +102,76 @@ def tooltip(lines: Iterable[str]) -> str:
 
 def line(line: Line) -> dict[str, str]:
     """The attributes of a line."""
-    styles = {
-        "plain": {},
-        "loss": {"color": BLUE, "penwidth": "1.6"},
-        "freed": {"color": BROWN, "style": "dashed"},
-        "blamed": {"color": RED, "penwidth": "2.4"},
-        "severed": {"color": RED, "penwidth": "1.6", "style": "dotted", "arrowhead": "tee"},
-        "lost": {"color": RED, "style": "dotted", "arrowhead": "onormal", "constraint": "false"},
+    stroke = STROKES[line.kind]
+    attributes = {
+        "color": stroke.tone.light,
+        "penwidth": f"{stroke.width:g}",
+        "class": line.kind,
+        **({"style": stroke.dash} if stroke.dash != "solid" else {}),
+        **({"arrowhead": _ENDS[stroke.head]} if stroke.head != "arrow" else {}),
+        **({"arrowtail": _ENDS[stroke.tail], "dir": "both"} if stroke.tail != "none" else {}),
+        **({} if line.pulls else {"constraint": "false"}),
     }
-    label = line.label or (f"x{line.times}" if line.times > 1 else "")
-    attributes = dict(styles[line.kind], **{"class": line.kind})
-    if label:
-        color = RED if line.kind in ("blamed", "severed", "lost") else QUIET
-        attributes["label"] = f"<{small(' ' + label, color)}>"
+    if line.words:
+        attributes["label"] = f"<{small(' ' + line.words, stroke.tone)}>"
     return attributes
 
 
-def cluster(path: tuple[str, ...], kind: str | None, shared_by: str | None) -> dict[str, str]:
-    """The attributes of the box around a module."""
-    color = VIOLET if shared_by else QUIET
-    words = ", ".join(filter(None, [kind, f"shared by {shared_by}" if shared_by else None]))
-    rest = f" &#160;{small(words, color)}" if words else ""
+def cluster(cluster: Cluster, kind: str | None, shared_by: str | None) -> dict[str, str]:
+    """The attributes of the box around a module call."""
+    tone = VIOLET if shared_by else QUIET
+    words = cluster_words(kind, shared_by)
+    rest = f" &#160;{small(words, tone)}" if words else ""
+    line = VIOLET if shared_by else FRAME
+    fill = SHARED_FILL if shared_by else LOOKS["module"].fill
     return {
-        "label": f'<<FONT COLOR="{color}"><B>{_text(".".join(path), _NAME)}</B></FONT>{rest}>',
+        "label": f'<<FONT COLOR="{tone.light}"><B>{_escaped(shown(cluster.title, 72))}</B></FONT>{rest}>',
         "labeljust": "l",
         "style": "rounded,filled",
-        "fillcolor": SHARED_FILL if shared_by else MODULE_FILL,
-        "color": VIOLET if shared_by else MODULE_LINE,
-        "peripheries": "1",
+        "fillcolor": fill.light,
+        "color": line.light,
+        "peripheries": "2" if cluster.frame else "1",
         "penwidth": "1.8" if shared_by else "1",
         "margin": "14",
-        "tooltip": tooltip([".".join(path) + (f", {words}" if words else "")]),
+        "tooltip": tooltip([cluster.title + (f", {words}" if words else "")]),
         "class": "module shared" if shared_by else "module",
     }
 
 
+def cluster_words(kind: str | None, shared_by: str | None) -> str:
+    """What stands beside a module's name."""
+    return ", ".join(filter(None, [kind, f"shared by {shared_by}" if shared_by else None]))
+
+
+def sharers(cluster: Cluster, losses: list[str]) -> str:
+    """The losses that share a module call."""
+    names = [name for position, name in enumerate(losses) if cluster.losses >> position & 1]
+    return listed(names) if len(names) < 4 else f"{len(names)} losses"
+
+
 def heading(picture: Picture) -> str:
     """The label above the picture: what it is of, and what was left out of it."""
-    title = f'<FONT POINT-SIZE="13"><B>{_text(picture.title, 100)}</B></FONT>'
+    title = f'<FONT POINT-SIZE="13"><B>{_escaped(shown(picture.title, 100))}</B></FONT>'
     lines = [title, *(_SPACED.format(small(note, QUIET)) for note in picture.notes)]
     return f"<{''.join(line + _BREAK for line in lines)}>"
 
 
-def legend(picture: Picture, shared: bool) -> str:
-    """One table with the kinds that occur, six to a row."""
-    kinds = {shape.kind for shape in picture.shapes}
-    lines = {line.kind for line in picture.lines}
-    held = sorted({holder for shape in picture.shapes for holder in shape.optimizers})
-    names = {"loss": "loss", "operator": "operator", "chain": "operators in a row", "module": "closed module"}
-    names |= {"parameter": "parameter", "input": "input", "cut": "gradient stops here"}
-    entries = [(*FILLS[kind], name, kind == "cut") for kind, name in names.items() if kind in kinds]
-    if any(shape.freed for shape in picture.shapes):
-        entries.append((FREED_FILL, BROWN, "buffers freed", True))
-    if shared:
-        entries.append((SHARED_FILL, VIOLET, "shared by several losses", False))
-    if "blamed" in lines or any(shape.codes for shape in picture.shapes):
-        entries.append((PAPER, RED, "named by a finding", False))
-    entries += [(band(id), band(id), f"held by {picture.optimizers[id]}", False) for id in held[:12]]
+def table(picture: Picture) -> str:
+    """The legend, six entries to a row."""
+    entries = legend(picture)
     rows = [entries[start : start + 6] for start in range(0, len(entries), 6)]
-    cells = "".join(f"<TR>{''.join(_swatch(*entry) for entry in row)}</TR>" for row in rows)
+    cells = "".join(f"<TR>{''.join(map(_swatch, row))}</TR>" for row in rows)
     return f'<<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="4" CELLPADDING="2">{cells}</TABLE>>' if cells else ""
 
 
-def _swatch(fill: str, outline: str, name: str, dashed: bool) -> str:
-    style = ' STYLE="DASHED"' if dashed else ""
-    swatch = f'<TD BGCOLOR="{fill}" COLOR="{outline}" BORDER="1"{style} WIDTH="16" HEIGHT="10"></TD>'
-    return f'{swatch}<TD ALIGN="LEFT">{small(name, QUIET)}</TD>'
+def _swatch(entry: Swatch) -> str:
+    words = f'<TD ALIGN="LEFT">{small(entry.words, QUIET)}</TD>'
+    if entry.is_line:
+        return f'<TD ALIGN="RIGHT">{_span(Span(_DASHES[entry.dash], entry.line, bold=True))}</TD>{words}'
+    style = f' STYLE="{entry.dash.upper()}"' if entry.dash != "solid" else ""
+    fill = f"{UNOWNED.light}:{PAPER.light}" if entry.striped else entry.fill.light
+    colors = f'BGCOLOR="{fill}" COLOR="{entry.line.light}" BORDER="{round(entry.width) or 1}"'
+    return f'<TD {colors}{style} WIDTH="16" HEIGHT="10"></TD>{words}'
+
+
+_DASHES = {"solid": "---", "dashed": "- -", "dotted": ". . ."}

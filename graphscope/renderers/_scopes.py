@@ -13,6 +13,11 @@ from ..graph import Graph
 Scope = tuple[tuple[str, int], ...]  # for each module around a node, outermost first: its own name, which call of it
 
 
+def dotted(scope: Scope) -> tuple[str, ...]:
+    """The names alone."""
+    return tuple(name for name, _ in scope)
+
+
 def execution_order(graph: Graph, ids: Sequence[int]) -> list[int]:
     """These nodes, last made first: an order in which each comes before those that its gradient goes on to."""
     from heapq import heapify, heappop, heappush

@@ -7,6 +7,10 @@ second outline, a band) and words of its own. Print uses the light colours.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ._shapes import Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +88,15 @@ class Mark:
 
 MARKS = {
     "freed": Mark(BROWN, "dashed", "buffers freed", Tone("#f6efe4", "#2d261b")),
-    "shared": Mark(VIOLET, "double", "shared by several losses", Tone("#f5f2fc", "#1e1a2b")),
+    "shared": Mark(VIOLET, "double", "shared by several losses"),
     "stale": Mark(MAGENTA, "thick", "saved tensor overwritten", Tone("#fdf1f9", "#2c1a28")),
     "finding": Mark(RED, "thick", "named by a finding"),
     "new": Mark(GREEN, "thick", "only in the second", Tone("#e9f7ef", "#142c22")),
     "gone": Mark(ORANGE, "dotted", "only in the first", Tone("#fdf3ea", "#2c2013")),
 }
+
+
+SHARED_FILL = Tone("#f5f2fc", "#1e1a2b")  # of the box around a module that several losses share
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,3 +144,32 @@ UNOWNED = Tone("#56616f", "#a3afbf")  # the stripes on a parameter that no optim
 def band(optimizer: int) -> Tone:
     """The colour of an optimizer's parameters."""
     return BANDS[optimizer] if optimizer < len(BANDS) else OTHER_BAND
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """How one box is drawn, its states considered; ``marks`` are the keys of these."""
+
+    fill: Tone
+    line: Tone
+    width: float
+    dash: str
+    double: bool
+    marks: tuple[str, ...]
+
+
+def outline(shape: Shape, shared: bool) -> Outline:
+    """The outline of a box; ``shared`` where it is, and no box around it says so."""
+    look = LOOKS[shape.kind]
+    found = [mark for mark in MARKS if mark in shape.marks or (mark == "shared" and shared)]
+    if shape.failing or (shape.codes and shape.kind != "cut"):
+        found.append("finding")
+    marks = tuple(dict.fromkeys(found))
+    fill, line, width, dash = look.fill, look.line, look.width, "dashed" if look.dashed else "solid"
+    for mark in (MARKS[name] for name in reversed(marks)):
+        fill, line = mark.fill or fill, mark.line
+        width = 2.4 if mark.form == "thick" else width
+        dash = mark.form if mark.form in ("dashed", "dotted") else dash
+    if "finding" in marks:
+        line = RED
+    return Outline(fill, line, width, dash, "shared" in marks, marks)

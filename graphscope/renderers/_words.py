@@ -47,3 +47,14 @@ def listed(words: list[str]) -> str:
 def meta(output: TensorMeta) -> str:
     """A tensor's shape and dtype: ``(32, 4) float32``."""
     return f"{output.shape} {output.dtype}"
+
+
+def packed(words: list[str], width: int = 46) -> list[str]:
+    """Words side by side, on as few lines of about this width as they take."""
+    lines: list[str] = []
+    for word in words:
+        if lines and len(lines[-1]) + len(word) + 3 <= width:
+            lines[-1] += f" | {word}"
+        else:
+            lines.append(word)
+    return lines
