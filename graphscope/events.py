@@ -70,7 +70,8 @@ class InPlaceWrite:
 class OptimizerStep:
     """``optimizer.step()``, with the parameters it overwrote.
 
-    ``graded`` are those that had a ``grad``, ``frozen`` those that did not require grad by then. ``ran``
+    ``graded`` are those that had a ``grad``, ``frozen`` those that did not require grad by then. ``began`` is the
+    time when it began, -1 where that was not seen: what came between then and ``time`` ran inside of it. ``ran``
     is False if it is assumed.
     """
 
@@ -83,6 +84,12 @@ class OptimizerStep:
     frozen: tuple[int, ...] = ()
     ran: bool = True
     thread: int = 0
+    began: int = -1
+
+    @property
+    def start(self) -> int:
+        """When it began, as far as that was seen."""
+        return self.time if self.began < 0 else self.began
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +103,49 @@ class ZeroGrad:
     optimizer: int | None = None
     to_none: bool = True
     thread: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GradWrite:
+    """The gradients of ``tensors`` were changed other than by a backward: ``op`` is the function (``clip_grad_norm_``).
+
+    ``replaces`` is True where nothing is left of what was in them (``p.grad = g``, ``copy_``). ``graded`` are those
+    of the tensors that had a ``grad``.
+    """
+
+    time: int
+    step: int
+    location: Location
+    op: str
+    tensors: tuple[int, ...]
+    graded: tuple[int, ...] = ()
+    replaces: bool = False
+    thread: int = 0
+
+    @property
+    def clips(self) -> bool:
+        """Whether it bounds the gradients: clips their norm or their values."""
+        return self.op in _CLIPS
+
+
+@dataclass(frozen=True, slots=True)
+class ScalerCall:
+    """A call of a GradScaler that is enabled: ``op`` is ``"scale"``, ``"unscale_"``, ``"step"`` or ``"update"``.
+
+    ``tensors`` are the scaled results of ``scale``, ``optimizer`` what is unscaled or stepped. ``skipped`` is True for
+    a step that was left out because of gradients that were not finite. ``began`` is as in OptimizerStep.
+    """
+
+    time: int
+    step: int
+    location: Location
+    op: str
+    scaler: int
+    tensors: tuple[int, ...] = ()
+    optimizer: int | None = None
+    skipped: bool = False
+    thread: int = 0
+    began: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +173,13 @@ class Refused:
     thread: int = 0
 
 
-Event = Backward | InPlaceWrite | OptimizerStep | ZeroGrad | GradRead | Refused
+Event = Backward | InPlaceWrite | OptimizerStep | ZeroGrad | GradWrite | ScalerCall | GradRead | Refused
+
+_CLIPS = frozenset(
+    f"{prefix}{name}_"
+    for prefix in ("", "_foreach_")
+    for name in ("clip_grad_norm", "clip_grad_value", "clamp", "clamp_min", "clamp_max", "clip", "minimum", "maximum")
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ that is possible, or null where it is unknown. All keys are always there.
 - ``events``: ``[{kind, time, step, location, thread, ...}]`` in order, ``kind`` being ``backward`` (``losses``,
   ``retain_graph``, ``create_graph``, ``limited``, ``accumulates``, ``error``, ``ran``), ``in_place_write`` (``op``,
   ``tensor``, ``before``, ``after``, ``hidden``), ``optimizer_step`` (``optimizer``, ``ran``), ``zero_grad``
-  (``optimizer``, ``tensors``, ``to_none``), ``grad_read`` (``tensor``, ``present``) or ``refused`` (``op``,
+  (``optimizer``, ``tensors``, ``to_none``), ``grad_write`` (``op``, ``tensors``, ``replaces``), ``scaler_call``
+  (``op``, ``scaler``, ``optimizer``, ``skipped``, ``tensors``), ``grad_read`` (``tensor``, ``present``) or ``refused`` (``op``,
   ``tensors``, ``error``)
 - ``findings``: ``[{code, name, severity, confidence, message, locations, fixes}]``; ``severity`` is ``error``,
   ``warning`` or ``note``, ``confidence`` is ``certain`` or ``likely``; each of ``locations`` has a location's keys,
@@ -34,7 +35,17 @@ import json
 from typing import Any
 
 from .. import __version__
-from ..events import Backward, Event, GradRead, InPlaceWrite, OptimizerStep, Refused, ZeroGrad
+from ..events import (
+    Backward,
+    Event,
+    GradRead,
+    GradWrite,
+    InPlaceWrite,
+    OptimizerStep,
+    Refused,
+    ScalerCall,
+    ZeroGrad,
+)
 from ..findings import Finding, Fix
 from ..graph import Root
 from ..location import Location
@@ -149,6 +160,13 @@ def _details(event: Event, trace: Trace) -> dict[str, Any]:
             owner = None if event.optimizer is None else trace.optimizers[event.optimizer].name
             names = _names(event.tensors, trace)
             return {"kind": "zero_grad", "optimizer": owner, "tensors": names, "to_none": event.to_none}
+        case GradWrite():
+            names = _names(event.tensors, trace)
+            return {"kind": "grad_write", "op": event.op, "tensors": names, "replaces": event.replaces}
+        case ScalerCall():
+            owner = None if event.optimizer is None else trace.optimizers[event.optimizer].name
+            call = {"op": event.op, "scaler": event.scaler, "optimizer": owner, "skipped": event.skipped}
+            return {"kind": "scaler_call", **call, "tensors": _names(event.tensors, trace)}
         case GradRead():
             return {"kind": "grad_read", "tensor": _name(event.tensor, trace), "present": event.present}
         case Refused():

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from ..events import Call, GradRead, InPlaceWrite, Write, ZeroGrad
+from ..events import Call, InPlaceWrite, Write
 from ..location import Location
 from . import _torch
 from .functions import Kind, classify, name_of
+from .gradients import GradientWatch
 from .provenance import Provenance, TracedArray
 from .recording import Recording, flatten
 from .writes import WriteWatch
@@ -24,10 +25,11 @@ _COPIES = {"clone", "to", "float", "double", "half", "bfloat16", "cpu", "cuda", 
 class CallWatch(TorchFunctionMode):
     """A mode that sees each torch function called from Python code."""
 
-    def __init__(self, recording: Recording, writes: WriteWatch) -> None:
+    def __init__(self, recording: Recording, writes: WriteWatch, gradients: GradientWatch) -> None:
         super().__init__()
         self._seen = recording
         self._writes = writes
+        self._gradients = gradients
         self._provenance = Provenance(writes.array_written)
         self._kinds: dict[Any, Kind] = {}
 
@@ -94,30 +96,25 @@ class CallWatch(TorchFunctionMode):
         node: int | None,
     ) -> Any:
         if kind is Kind.READ_GRAD:
-            if self._writes.is_direct():
-                number = self._seen.tensors.number(inputs[0])
-                self._seen.events.append(
-                    GradRead(self._seen.tick(), self._seen.step, location, number, result is not None)
-                )
-                if result is not None:
-                    self._writes.grads[self._seen.tensors.number(result)] = number
+            self._gradients.read(inputs[0], result, location, direct=self._writes.is_direct())
             return result
         if kind is Kind.SET_GRAD:
-            number = self._seen.tensors.number(inputs[0])
-            if len(args) < 2 or args[1] is None:
-                self._seen.events.append(ZeroGrad(self._seen.tick(), self._seen.step, location, (number,)))
+            self._gradients.set(inputs[0], args[1] if len(args) > 1 else None, location)
             return result
         first_seen = location if op.endswith("_") else None  # where ``torch.nn.init`` fills it, a parameter is made
         known = tuple([self._input(each, location, first_seen) for each in inputs])
         certain = self._provenance.of_arrays((args, kwargs)) if kind is Kind.ENTER else frozenset()
         likely = self._provenance.of_numbers(args) - certain
-        written = []
+        written, numbers = [], []
         for tensor, number, before in zip(inputs, known, versions, strict=True):
             if _torch.version(tensor) != before:
                 written.append(tensor)
+                numbers.append(number)
                 self._writes.wrote(
                     op, tensor, number, before, location, args[1] if op == "__setitem__" and tensor is args[0] else None
                 )
+        if written:
+            self._gradients.wrote(op, args, numbers, location)
         if kind is Kind.SET_DATA:
             row = self._seen.tensors.locate(known[0], inputs[0], own_counter=True)  # it keeps the one it has
             if self._writes.is_direct() or inputs[0].requires_grad:
@@ -135,6 +132,8 @@ class CallWatch(TorchFunctionMode):
             flatten((result,), outputs)
             outputs += [each for each in written if not any(each is output for output in outputs)]
         made = tuple([self._seen.tensors.number(each, location) for each in outputs])
+        if known:
+            self._gradients.called(op, known, made)
         if kind is Kind.DATA and outputs:
             self._seen.tensors.locate(known[0], inputs[0])
             self._seen.tensors.locate(made[0], outputs[0], own_counter=True)

@@ -40,6 +40,7 @@ class _OpenStep:
     """A step that has begun; ``left`` tells that the mode was taken off for it."""
 
     optimizer: Any
+    began: int
     versions: list[tuple[Tensor, int]]
     graded: tuple[int, ...]
     frozen: tuple[int, ...]
@@ -101,10 +102,10 @@ class OptimizerWatch:
         with self._seen.guard():
             location = self._seen.frames.here(sys._getframe(2))
             self._seen.pattern.saw(("make", id(location)))
-            self._known(optimizer, location)
+            self.known(optimizer, location)
             self.look(list(self._seen.frames.stack(sys._getframe(2))))
 
-    def _known(self, optimizer: Any, location: Location | None = None) -> _Watched:
+    def known(self, optimizer: Any, location: Location | None = None) -> _Watched:
         """What is known of an optimizer, its parameters as they are now."""
         watched = self._optimizers.get(id(optimizer))
         if watched is None or watched.ref() is not optimizer:
@@ -125,11 +126,12 @@ class OptimizerWatch:
         if self._seen.off:
             return
         with self._seen.guard():
-            self._known(optimizer)
+            self.known(optimizer)
             held = [each for group in optimizer.param_groups for each in group["params"]]
             self._open.append(
                 _OpenStep(
                     optimizer,
+                    self._seen.now,
                     [(each, _torch.version(each)) for each in held],
                     tuple(self._seen.tensors.number(each) for each in held if each.grad is not None),
                     tuple(self._seen.tensors.number(each) for each in held if not each.requires_grad),
@@ -171,7 +173,7 @@ class OptimizerWatch:
         if location is None:
             self._seen.unseen["an optimizer step called from a library"] = None
             return
-        watched = self._known(optimizer)
+        watched = self.known(optimizer)
         writes = []
         for tensor, before in opened.versions:
             if _torch.version(tensor) != before:
@@ -179,7 +181,14 @@ class OptimizerWatch:
                 writes.append(Write(number, row.storage, row.counter, before, row.version))
         self._seen.events.append(
             OptimizerStep(
-                self._seen.tick(), self._seen.step, location, watched.id, tuple(writes), opened.graded, opened.frozen
+                self._seen.tick(),
+                self._seen.step,
+                location,
+                watched.id,
+                tuple(writes),
+                opened.graded,
+                opened.frozen,
+                began=opened.began,
             )
         )
 
@@ -202,7 +211,7 @@ class OptimizerWatch:
             if location is not None:
                 to_none = bool(args[0] if args else kwargs.get("set_to_none", True))
                 is_module = isinstance(owner, nn.Module)
-                watched = None if is_module else self._known(owner)
+                watched = None if is_module else self.known(owner)
                 held = (
                     tuple(self._seen.tensors.number(each) for each in owner.parameters())
                     if watched is None

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.utils import clip_grad
 from torch.optim import optimizer as optim
 
 from ..events import Backward, Event, InPlaceWrite
@@ -25,8 +26,10 @@ from . import _torch
 from .backwards import BackwardWatch
 from .calls import CallWatch
 from .compiled import leave_alone
+from .gradients import GradientWatch
 from .optimizers import OptimizerWatch
 from .recording import Recording
+from .scalers import ScalerWatch
 from .sources import sources_of
 from .walk import Walk
 from .writes import WriteWatch
@@ -39,8 +42,10 @@ class Recorder:
         self._seen = Recording(root, every_step=every_step)
         self._seen.switch = self._switch
         self.frames = self._seen.frames
-        self._calls = CallWatch(self._seen, WriteWatch(self._seen))
+        self._gradients = GradientWatch(self._seen)
+        self._calls = CallWatch(self._seen, WriteWatch(self._seen), self._gradients)
         self._optimizers = OptimizerWatch(self._seen, self._calls, steps)
+        self._scalers = ScalerWatch(self._seen, self._optimizers, self._gradients)
         self._backwards = BackwardWatch(self._seen, self._optimizers)
         self._undo = contextlib.ExitStack()
         self._patches: list[tuple[Any, str, Any, Any]] = []
@@ -55,6 +60,13 @@ class Recorder:
         self._patch(torch.optim.Optimizer, "zero_grad", optimizers.zero_grad)
         self._patch(nn.Module, "zero_grad", optimizers.zero_grad)
         self._patch(torch.optim.Optimizer, "__init__", optimizers.make)
+        self._patch(clip_grad, "_clip_grads_with_norm_", self._gradients.clip_norm)
+        self._patch(clip_grad, "clip_grad_value_", self._gradients.clip_value)
+        self._patch(nn.utils, "clip_grad_value_", self._gradients.clip_value)
+        self._patch(torch.amp.GradScaler, "scale", self._scalers.scale)
+        self._patch(torch.amp.GradScaler, "unscale_", self._scalers.unscale)
+        self._patch(torch.amp.GradScaler, "step", self._scalers.step)
+        self._patch(torch.amp.GradScaler, "update", self._scalers.update)
         self._patch(torch, "from_numpy", self._calls.from_numpy)
         apply = torch.autograd.Function.__dict__["apply"]
         self._install(torch.autograd.Function, "apply", apply, self._calls.watched_apply())

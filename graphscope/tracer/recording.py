@@ -108,6 +108,11 @@ class Recording:
             return tuple(self._pauses)
         return (*self._pauses, Pause(self._time, self._slept_at, self.step - self._slept_at))
 
+    @property
+    def now(self) -> int:
+        """The time that the next event or call will have."""
+        return self._time
+
     def tick(self) -> int:
         """The time now; it is later afterwards."""
         self._time += 1

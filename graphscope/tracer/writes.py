@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..events import InPlaceWrite, Write, ZeroGrad
+from ..events import InPlaceWrite, Write
 from ..location import Location
 from . import _torch
 from .provenance import TracedArray
@@ -23,16 +23,12 @@ class WriteWatch:
 
     def __init__(self, recording: Recording) -> None:
         self._seen = recording
-        self.grads: dict[int, int] = {}  # by tensor that was read as a grad: whose it is
         self.memory: dict[
             int, tuple[int, int, int, int]
         ] = {}  # of tensors seen as arrays: start, size, storage, counter
 
     def wrote(self, op: str, tensor: Tensor, number: int, before: int, location: Location, key: Any = None) -> None:
         """A tensor was written in place; ``key`` says where, for an item assignment."""
-        if number in self.grads and op in ("zero_", "_foreach_zero_"):
-            zeroed = (self.grads[number],)
-            self._seen.events.append(ZeroGrad(self._seen.tick(), self._seen.step, location, zeroed, to_none=False))
         row = self._seen.tensors.locate(number, tensor)
         hidden = row.counter != self._seen.tensors.place(tensor)[1]
         if hidden and not self.is_direct():  # a library's own doing, such as gradcheck's, which takes it back
