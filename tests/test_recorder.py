@@ -304,7 +304,7 @@ def test_local_variables_of_a_function_die_with_del():
         (Recording, "note_nodes"),
         (WriteWatch, "wrote"),
         (OptimizerWatch, "look"),
-        (OptimizerWatch, "_known"),
+        (OptimizerWatch, "known"),
     ],
 )
 def test_failure_inside_the_recorder_does_not_reach_the_program(owner, part, monkeypatch):

@@ -16,8 +16,8 @@ that is possible, or null where it is unknown. All keys are always there.
   ``retain_graph``, ``create_graph``, ``limited``, ``accumulates``, ``error``, ``ran``), ``in_place_write`` (``op``,
   ``tensor``, ``before``, ``after``, ``hidden``), ``optimizer_step`` (``optimizer``, ``ran``), ``zero_grad``
   (``optimizer``, ``tensors``, ``to_none``), ``grad_write`` (``op``, ``tensors``, ``replaces``), ``scaler_call``
-  (``op``, ``scaler``, ``optimizer``, ``skipped``, ``tensors``), ``grad_read`` (``tensor``, ``present``) or ``refused`` (``op``,
-  ``tensors``, ``error``)
+  (``op``, ``scaler``, ``optimizer``, ``skipped``, ``tensors``), ``grad_read`` (``tensor``, ``present``) or
+  ``refused`` (``op``, ``tensors``, ``error``)
 - ``findings``: ``[{code, name, severity, confidence, message, locations, fixes}]``; ``severity`` is ``error``,
   ``warning`` or ``note``, ``confidence`` is ``certain`` or ``likely``; each of ``locations`` has a location's keys,
   ``role`` (``cause``, ``failure``, ``related``) and ``label``, the first being where it is reported; each of ``fixes``
