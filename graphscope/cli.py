@@ -113,6 +113,7 @@ def _codes(_context: click.Context, _parameter: click.Parameter, values: Sequenc
     show_default=True,
     help="auto: on a terminal, unless NO_COLOR is set.",
 )
+@click.option("--memory", is_flag=True, help="Tell what graphs keep for backward, and which lines and modules make it.")
 @click.option("--why-clean", is_flag=True, help="List also what looked suspicious and was judged right, and why.")
 @click.option(
     "--steps",
@@ -139,6 +140,7 @@ def inspect(
     steps: int | None,
     every_step: bool,
     why_clean: bool,
+    memory: bool,
     verify: bool,
     diff: bool,
 ) -> None:
@@ -199,7 +201,10 @@ def inspect(
         report = _verified(report, args, module is not None, time.monotonic() - started)
 
     text = discovery.module("renderers", "text")
-    rendered = text.render(report, color=colored, cleared=why_clean) if form == "text" else render(report, form)
+    if form == "text":
+        rendered = text.render(report, color=colored, cleared=why_clean, memory=memory)
+    else:
+        rendered = render(report, form)
     _flush_stdout()
     if file is None:
         click.echo(rendered, file=stream, nl=isinstance(rendered, str) and not rendered.endswith("\n"), color=colored)

@@ -178,7 +178,7 @@ class Graph:
     where that input needs no gradient. Nodes are built on demand, so that a graph of a million nodes
     costs little more than its columns. ``times`` tells when a node was made, on the timeline of a
     recording, and ``callers`` from where, innermost first, beyond its own location. ``versions`` has the
-    version of each counter when the graph was last walked.
+    version of each counter when the graph was last walked, and ``storages`` the size of each storage in bytes.
     """
 
     ops: Sequence[str] = ()
@@ -193,6 +193,7 @@ class Graph:
     times: Mapping[int, int] = field(default_factory=dict)
     callers: Mapping[int, tuple[Location, ...]] = field(default_factory=dict)
     versions: Mapping[int, int] = field(default_factory=dict)
+    storages: Mapping[int, int] = field(default_factory=dict)
     roots: tuple[Root, ...] = ()
     tensors: tuple[TensorRef, ...] = ()
 

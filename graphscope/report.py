@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from inspect import signature
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from .discovery import module, names
+from .discovery import higher, module, names
 from .errors import GraphscopeError
 from .findings import Cleared, Finding, Severity
 from .graph import Graph
 from .show import Show
 from .trace import Trace
+
+if TYPE_CHECKING:
+    from .memory import Memory
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,12 @@ class Report:
     def at_least(self, severity: Severity) -> tuple[Finding, ...]:
         """The findings of this severity or above."""
         return tuple(finding for finding in self.findings if finding.severity.rank >= severity.rank)
+
+    @cached_property
+    def memory(self) -> Memory:
+        """What the graphs keep for their backwards: by tensor, line, module, loss and over time."""
+        found: Memory = higher("memory").memory(self.trace)
+        return found
 
     def save(self, path: str | Path, show: Show | None = None) -> None:
         """Write the report to a file, in the format that its suffix names (``.svg``, ``.png``, ``.json`` ...).

@@ -29,11 +29,15 @@ class OptimizerRef:
 
 @dataclass(frozen=True, slots=True)
 class ModuleRef:
-    """A top-level module: its variable's name, class, and the TensorRef ids of its parameters by dotted name."""
+    """A top-level module: its variable's name, class, and the TensorRef ids of its parameters by dotted name.
+
+    ``storages`` are those of its parameters and buffers.
+    """
 
     name: str
     kind: str
     parameters: tuple[tuple[str, int], ...]
+    storages: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,8 @@ class Trace:
     ``events`` is the timeline, ordered by time; for ``check`` it is the plan that was assumed.
     ``root`` is the directory that locations are relative to, ``sources`` the text of the files they
     name. ``unseen`` says in words what could not be examined. ``steps_run`` counts the optimizer steps, those in
-    ``pauses`` too.
+    ``pauses`` too. ``gone`` tells when the loss of a backward that retained its graph went away, by TensorRef id, and
+    ``released`` the time of the backward after which a storage was gone.
     """
 
     graph: Graph = field(default_factory=Graph)
@@ -81,6 +86,8 @@ class Trace:
     pauses: tuple[Pause, ...] = ()
     root: str = ""
     sources: dict[str, str] = field(default_factory=dict)
+    gone: dict[int, int] = field(default_factory=dict)
+    released: dict[int, int] = field(default_factory=dict)
 
     @property
     def tensors(self) -> tuple[TensorRef, ...]:

@@ -22,6 +22,11 @@ def shorten(text: str, width: int) -> str:
     return f"{text[: width - 3 - tail]}...{text[-tail:]}"
 
 
+def clip(text: str, width: int) -> str:
+    """The text, its end left out where it is longer than ``width``."""
+    return text if len(text) <= width else f"{text[: max(0, width - 3)]}..."
+
+
 def size(bytes: int) -> str:
     """A number of bytes for a reader: ``768 B``, ``2.0 KiB``."""
     if bytes < 1024:

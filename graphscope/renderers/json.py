@@ -26,13 +26,22 @@ that is possible, or null where it is unknown. All keys are always there.
 - ``cleared``: ``[{code, message, location}]``: what looked like the fault of a rule and was judged right, and why
 - ``steps``: ``{run, pauses}``: how many optimizer steps were made, and ``[{time, step, steps}]``: how many from which
   step on were not recorded, since they repeated the others, and the time of the next event
+- ``memory``: what graphs keep for their backwards, in bytes, each storage once: ``{peak, nodes, kinds, by_line,
+  by_module, by_loss, plans, saved, passes, levels, hooked}``. ``peak`` is ``{bytes, time, step, location}`` or null:
+  when activations take the most, just before ``time``. ``kinds`` is what activations, data and parameters take then;
+  ``by_line``, ``by_module`` and ``by_loss`` share out the activations, ``[{line|module|loss, bytes, storages}]``;
+  ``saved`` has the largest storages, 100 at most, ``[{name, op, node, dtype, shape, bytes, kind, nodes, since, until,
+  location, module}]``. ``nodes`` is ``{saving, all}`` of that step, ``plans`` what the step would take, by how its
+  losses are backpropagated. ``passes`` has every backward, ``[{time, before, freed, released, retained, until}]``,
+  ``levels`` the activations kept from a time on, ``[[time, bytes]]``. ``hooked`` counts saved tensors that hooks packed
+  away, whose bytes are not known
 - ``unseen``: what could not be examined, in words
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 from .. import __version__
 from ..events import (
@@ -49,10 +58,12 @@ from ..events import (
 from ..findings import Finding, Fix
 from ..graph import Root
 from ..location import Location
+from ..memory import Held, Kind, Memory
 from ..report import Report
 from ..trace import OptimizerRef, Trace
 
 SCHEMA_VERSION = 1
+_MOST_SAVED = 100
 
 
 def render(report: Report) -> str:
@@ -85,7 +96,59 @@ def _report(report: Report) -> dict[str, Any]:
             "run": trace.steps_run,
             "pauses": [{"time": each.time, "step": each.step, "steps": each.steps} for each in trace.pauses],
         },
+        "memory": _memory(report.memory),
         "unseen": list(trace.unseen),
+    }
+
+
+def _memory(memory: Memory) -> dict[str, Any]:
+    peak = memory.peak
+    saving, nodes = memory.nodes
+    return {
+        "peak": None
+        if peak is None
+        else {"bytes": peak.bytes, "time": peak.time, "step": peak.step, "location": _location(peak.location)},
+        "nodes": {"saving": saving, "all": nodes},
+        "kinds": {kind: memory.total(kind) for kind in get_args(Kind)},
+        "by_line": [
+            {"line": _location(each.what), "bytes": each.bytes, "storages": each.storages}
+            for each in memory.lines
+            if isinstance(each.what, Location)
+        ],
+        "by_module": [{"module": each.what, "bytes": each.bytes, "storages": each.storages} for each in memory.modules],
+        "by_loss": [{"loss": each.what, "bytes": each.bytes, "storages": each.storages} for each in memory.losses],
+        "plans": dict(memory.plans),
+        "saved": [_held(each, memory.trace) for each in memory.largest[:_MOST_SAVED]],
+        "passes": [
+            {
+                "time": each.event.time,
+                "before": each.before,
+                "freed": each.freed,
+                "released": each.released,
+                "retained": each.retained,
+                "until": each.until,
+            }
+            for each in memory.passes
+        ],
+        "levels": [list(each) for each in memory.levels],
+        "hooked": memory.hooked,
+    }
+
+
+def _held(held: Held, trace: Trace) -> dict[str, Any]:
+    return {
+        "name": held.name,
+        "op": trace.graph.ops[held.node],
+        "node": held.node,
+        "dtype": held.dtype,
+        "shape": list(held.shape),
+        "bytes": held.bytes,
+        "kind": held.kind,
+        "nodes": held.nodes,
+        "since": held.since,
+        "until": held.until,
+        "location": _location(trace.graph.locations.get(held.node)),
+        "module": trace.graph.modules.get(held.node),
     }
 
 

@@ -10,17 +10,20 @@ from ..findings import Confidence, Finding, Fix, Severity
 from ..report import Report
 from ..trace import Trace
 from ._excerpt import COLORS, WIDTH, Paint, excerpt
+from ._memory import tables
 from ._words import clean, count, size
 
 
-def render(report: Report, *, color: bool = False, cleared: bool = False) -> str:
-    """The report as text; ``color`` adds terminal colours, ``cleared`` what was judged right."""
+def render(report: Report, *, color: bool = False, cleared: bool = False, memory: bool = False) -> str:
+    """The report as text; ``cleared`` adds what was judged right, ``memory`` what graphs keep."""
     paint = Paint(color)
     blocks = ["\n".join(_finding(finding, report.trace, paint)) for finding in report.findings]
     if table := list(_reached(report.trace)):
         blocks.append("\n".join(table))
     if cleared:
         blocks.append("\n".join(_cleared(report, paint)))
+    if memory:
+        blocks += ["\n".join(table) for table in tables(report.memory, paint)]
     blocks.append("\n".join(_summary(report, paint)))
     return "\n\n".join(blocks) + "\n"
 

@@ -162,6 +162,14 @@ def extent(tensor: Tensor) -> tuple[tuple[int, ...], int, int]:
         return tuple(tensor.shape), 0, 0
 
 
+def storage_bytes(tensor: Tensor) -> int:
+    """The size of the tensor's storage, 0 where it has none."""
+    try:
+        return tensor.untyped_storage().nbytes()
+    except (RuntimeError, NotImplementedError):
+        return 0
+
+
 def storage_watch(tensor: Tensor) -> Callable[[], bool]:
     """A function that tells whether the tensor's storage is gone, without keeping it alive."""
     from torch.multiprocessing.reductions import StorageWeakRef

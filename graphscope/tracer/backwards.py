@@ -59,7 +59,9 @@ class BackwardWatch:
                     last = self._seen.note_nodes(first, event.location, None)
                     if not event.accumulates and isinstance(result, tuple):
                         self._derived(event, result, last)
-                    self._seen.tensors.prune()
+                    if error is None and (event.retain_graph or event.create_graph):
+                        self._seen.note_ends(_as_tuple(tensors))
+                    self._seen.tensors.prune(None if event is None else event.time)
             del error
         return result
 

@@ -76,7 +76,8 @@ class Names:
             module = ref()
             if module is not None:
                 numbers = tuple((key, self._tensors.number(p)) for key, p in module.named_parameters())
-                found.append(ModuleRef(name, type(module).__name__, numbers))
+                storages = {self._tensors.place(each)[0] for each in (*module.parameters(), *module.buffers())}
+                found.append(ModuleRef(name, type(module).__name__, numbers, frozenset(storages)))
         return tuple(found)
 
     def _name(self, name: str, value: Any, depth: int) -> None:

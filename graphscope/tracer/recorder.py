@@ -158,6 +158,8 @@ class Recorder:
             pauses=seen.pauses,
             root=seen.frames.root,
             sources=sources_of(named, seen.frames.root),
+            gone=dict(seen.gone),
+            released=dict(seen.tensors.released),
         )
 
 

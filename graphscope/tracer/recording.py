@@ -6,6 +6,7 @@ import contextlib
 import os
 import threading
 import traceback
+import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from types import FrameType
 from typing import Any
@@ -48,6 +49,8 @@ class Recording:
         self.callers: dict[int, tuple[Location, ...]] = {}
         self.modules: dict[int, str] = {}
         self.times: dict[int, int] = {}
+        self.gone: dict[int, int] = {}
+        self._alive: dict[int, weakref.ref[Tensor]] = {}
         self._made: dict[int, tuple[Location, int, int, tuple[Location, ...]]] = {}
         self._time = 0
         self._full = False
@@ -162,6 +165,18 @@ class Recording:
         for sequence in range(first, last):
             self._made.setdefault(sequence, made)
         return last - 1
+
+    def note_ends(self, losses: Iterable[Any]) -> None:
+        """Note when these losses go away, whose graphs are retained."""
+        for loss in losses:
+            number = self.tensors.known(loss)
+            if number is not None and number not in self._alive:
+
+                def ended(_: Any, number: int = number) -> None:
+                    self._alive.pop(number, None)
+                    self.gone[number] = self._time
+
+                self._alive[number] = weakref.ref(loss, ended)
 
     def _found(self, node: int, sequence: int) -> None:
         """The walk met a node for the first time."""

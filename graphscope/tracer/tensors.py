@@ -64,6 +64,8 @@ class Tensors:
         self._makers: dict[int, int] = {}
         self._own: dict[int, list[tuple[int, Callable[[], Any]]]] = {}  # by storage: tensors with their own counter
         self.versions: dict[int, int] = {}  # of version counters, where a saved tensor showed it
+        self.sizes: dict[int, int] = {}  # of storages, in bytes
+        self.released: dict[int, int] = {}  # by storage: the time of the backward after which it was gone
         self.numbers: dict[int, int] = {}
         self._counters = 0
 
@@ -146,12 +148,17 @@ class Tensors:
         row.counter = counter if row.counter < 0 else row.counter
         self._makers[row.storage] = number
 
-    def prune(self) -> None:
-        """Forget the storages that are gone: a watched one leaves a small block behind that fragments the heap."""
+    def prune(self, backward: int | None = None) -> None:
+        """Forget the storages that are gone: a watched one leaves a small block behind that fragments the heap.
+
+        Remember those that went with the backward of this time.
+        """
         gone = [start for start, (_, _, expired) in self._places.items() if expired is not None and expired()]
         for start in gone:
             storage, _, _ = self._places.pop(start)
             self._makers.pop(storage, None)
+            if backward is not None:
+                self.released[storage] = backward
 
     def place(self, tensor: Tensor) -> tuple[int, int]:
         """The numbers of the tensor's storage, and of the version counter that its first aliases share.
@@ -165,6 +172,7 @@ class Tensors:
         self._storages += 1
         self._counters += 1
         if start:
+            self.sizes[self._storages] = _torch.storage_bytes(tensor)
             watch = _torch.storage_watch(tensor) if self._watch else None
             self._places[start] = (self._storages, self._counters, watch)
         return self._storages, self._counters

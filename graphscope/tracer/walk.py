@@ -161,6 +161,7 @@ class Walk:
             times=dict(times or {}),
             callers=dict(callers or {}),
             versions=dict(self.tensors.versions),
+            storages=dict(self.tensors.sizes),
             roots=roots,
             tensors=self.tensors.refs(self._known),
         )
