@@ -19,6 +19,7 @@ from graphscope.renderers import _engine, text
 from graphscope.renderers._clusters import clusters
 from graphscope.renderers._picture import picture
 from graphscope.renderers._shapes import Shape
+from graphscope.renderers._words import size
 from graphscope.report import Report, render
 from graphscope.show import BOXES, Show
 from graphscope.trace import Trace
@@ -75,6 +76,20 @@ def test_text_tells_what_was_cleared_only_when_asked() -> None:
     assert "nothing looked suspicious" in text.render(planned(), cleared=True)
 
 
+def test_text_tells_on_demand_what_graphs_keep() -> None:
+    report = two_losses()
+    assert "graphs keep" not in text.render(report)
+    told = text.render(report, memory=True)
+    largest = report.memory.largest[0]
+    line = (
+        f"  {largest.dtype} {largest.shape} {size(largest.bytes)} "
+        f"saved by {report.trace.graph.ops[largest.node]} as {largest.name}"
+    )
+    assert line in told
+    assert all(title in told for title in ("\nby line\n", "\nby module\n", "\nby loss\n", "\nby backward\n"))
+    assert "no graph keeps anything" in text.render(Report(Trace()), memory=True)
+
+
 def test_json_has_the_documented_keys() -> None:
     document = json.loads(str(render(two_losses(), "json")))
     assert document["schema_version"] == 1
@@ -88,6 +103,7 @@ def test_json_has_the_documented_keys() -> None:
         "findings",
         "suppressed",
         "cleared",
+        "memory",
         "unseen",
     } < set(document)
     finding = document["findings"][0]
