@@ -20,6 +20,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import takewhile
 from typing import Literal
 
@@ -87,6 +88,14 @@ class Verdict:
         return self.kind is not None and self.certain
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one event did to buffers: the nodes it made release theirs, and those whose saved tensors it made stale."""
+
+    freed: frozenset[int] = frozenset()
+    stale: frozenset[int] = frozenset()
+
+
 def simulate(trace: Trace) -> tuple[Verdict, ...]:
     """One verdict for each backward and grad call of the trace, in order."""
     return Engine(trace.graph, trace.events).run(trace.events)
@@ -105,17 +114,18 @@ class Engine:
     def run(self, events: Sequence[Event]) -> tuple[Verdict, ...]:
         """One verdict for each backward and grad call of the sequence, in order."""
         state = _State(self, events)
-        verdicts = []
+        verdicts = (state.follow(position, event) for position, event in enumerate(events))
+        return tuple(verdict for verdict in verdicts if verdict is not None)
+
+    def changes(self, events: Sequence[Event]) -> Iterator[Change]:
+        """What each event of the sequence did to the buffers, in order."""
+        state = _State(self, events)
+        known: set[int] = set()
         for position, event in enumerate(events):
-            match event:
-                case Backward():
-                    verdicts.append(state.backward(position, event))
-                case InPlaceWrite(write=write):
-                    state.write(position, write)
-                case OptimizerStep(writes=writes, ran=ran):
-                    for write in writes:
-                        state.write(position, write, assumed=not ran)
-        return tuple(verdicts)
+            state.released, state.outdated = set(), set()
+            state.follow(position, event)
+            yield Change(frozenset(state.released), frozenset(state.outdated - known))
+            known |= state.outdated
 
     def runs(self, event: Backward) -> frozenset[int]:
         """The nodes that a call sets out to execute."""
@@ -253,6 +263,15 @@ class Buffers:
             if len(pairs) > 1:
                 pairs.sort()
 
+    @cached_property
+    def undated_by_counter(self) -> dict[int, list[int]]:
+        """The nodes that saved a tensor of unknown version, by the counter of that tensor."""
+        found: dict[int, list[int]] = defaultdict(list)
+        for node, counters in self.undated.items():
+            for counter in counters:
+                found[counter].append(node)
+        return found
+
     def of(self, node: int) -> list[SavedTensor]:
         """What a node saved, in the order in which torch unpacks it: inputs of the operator before its results."""
         return sorted(self._graph.saved.get(node, ()), key=lambda saved: saved.name.startswith("result"))
@@ -279,6 +298,8 @@ class _State:
     spent: set[int] = field(default_factory=set)
     doubtful: set[int] = field(default_factory=set)
     stale: set[int] = field(default_factory=set)
+    released: set[int] = field(default_factory=set)  # by the event last followed
+    outdated: set[int] = field(default_factory=set)  # since these were last looked at
     met: dict[int, int] = field(default_factory=dict)
     releases: list[tuple[int, Backward]] = field(default_factory=list)
     versions: dict[int, int] = field(default_factory=dict)
@@ -298,6 +319,18 @@ class _State:
                 self._advance(tensor.counter, tensor.version)
         self.met = dict.fromkeys(self.engine.buffers.undated, -1)
 
+    def follow(self, position: int, event: Event) -> Verdict | None:
+        """Take the next event into account; a verdict for a backward or grad call."""
+        match event:
+            case Backward():
+                return self.backward(position, event)
+            case InPlaceWrite(write=write):
+                self.write(position, write)
+            case OptimizerStep(writes=writes, ran=ran):
+                for write in writes:
+                    self.write(position, write, assumed=not ran)
+        return None
+
     def write(self, position: int, write: Write, *, assumed: bool = False) -> None:
         """Move a version counter on; an assumed write only knows by how much."""
         current = self.versions.get(write.counter, write.before)
@@ -305,6 +338,8 @@ class _State:
         if after > write.before:
             self._advance(write.counter, after)
             self.writes[write.counter].append((position, after, write))
+            undated = self.engine.buffers.undated_by_counter.get(write.counter, ())
+            self.outdated.update(node for node in undated if self._follows(position, after, node, None))
 
     def _advance(self, counter: int, version: int) -> None:
         pairs = self.engine.buffers.dated.get(counter, ())
@@ -313,6 +348,7 @@ class _State:
             if saved_at >= version:
                 break
             self.stale.add(node)
+            self.outdated.add(node)
         self.versions[counter] = max(version, self.versions.get(counter, 0))
 
     def backward(self, position: int, event: Backward) -> Verdict:
@@ -378,6 +414,7 @@ class _State:
         if surprising or (not verdict.certain and not event.ran):
             self.doubtful |= freed - self.spent
         else:
+            self.released = set(freed - self.spent)
             self.spent |= freed
 
     def _explain(

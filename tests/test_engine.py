@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import astuple, replace
 
-from graphscope.engine import Culprit, Verdict, simulate
+from graphscope.engine import Change, Culprit, Engine, Verdict, simulate
 from graphscope.events import Backward, Event, InPlaceWrite, OptimizerStep, Write
 from graphscope.graph import Graph, Root, SavedColumn, SavedTensor
 from graphscope.location import Location
@@ -139,3 +139,25 @@ def test_buffers_freed_before_the_trace_have_no_culprit() -> None:
 def test_all_culprits_are_named() -> None:
     last = verdicts(TRUNK, backward(2), write(1, 0), write(2, 0), backward(3), backward(3))[-1]
     assert culprits(last) == [(0, "freed"), (1, "stale"), (3, "freed")]
+
+
+def changes(graph: Graph, *events: Event) -> list[Change]:
+    return list(Engine(graph, events).changes(events))
+
+
+def test_each_event_changes_the_buffers_it_releases_or_makes_stale_and_no_others() -> None:
+    kept, written, last = changes(TRUNK, backward(2, retain_graph=True), write(3, 0), backward(2))
+    assert kept == Change()
+    assert written == Change(stale=frozenset({3}))
+    assert last == Change(freed=frozenset({1, 2}))
+
+
+def test_failing_backward_releases_what_ran_before_it_failed() -> None:
+    first, second = changes(TRUNK, backward(2), backward(3))
+    assert first.freed == {1, 2}
+    assert second.freed == {3}
+
+
+def test_write_makes_a_saved_tensor_of_unknown_version_stale_once() -> None:
+    undated = graph({1: (0,)}, {1: (saved(counter=1, version=None),)})
+    assert [change.stale for change in changes(undated, write(1, 0), write(1, 1))] == [{1}, frozenset()]

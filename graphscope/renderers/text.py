@@ -46,25 +46,25 @@ def _finding(finding: Finding, trace: Trace, paint: Paint) -> Iterator[str]:
 
 
 def _fix(fix: Fix, paint: Paint) -> Iterator[str]:
-    word = _verdict(fix)
+    word = verdict(fix)
     at = f" ({clean(str(fix.location))})" if fix.location else ""
     because = f", because {clean(fix.reason)}" if not fix.works and fix.verified is None and fix.reason else ""
-    known = _known(fix)
-    text = f"  {word}: {clean(fix.title)}{at}{because}{f' [{known}]' if known else ''}"
+    facts = known(fix)
+    text = f"  {word}: {clean(fix.title)}{at}{because}{f' [{facts}]' if facts else ''}"
     first, *rest = _wrapped(text, "       ")
     head = f"  {word}:"[: len(first)]
     yield "  " + paint(head[2:], "green" if fix.works else "yellow") + first[len(head) :]
     yield from rest
 
 
-def _verdict(fix: Fix) -> str:
+def verdict(fix: Fix) -> str:
     """``fix``, or ``not`` for a remedy that would not help; and what came of it where the program was run with it."""
     if fix.verified is None:
         return "fix" if fix.works else "not"
     return "fix (verified)" if fix.verified else f"fix (fails: {clean(fix.reason or 'it does not help')})"
 
 
-def _known(fix: Fix) -> str:
+def known(fix: Fix) -> str:
     """What is known about a fix, in a few words."""
     facts = []
     if fix.works and fix.changes_gradients is not None:
