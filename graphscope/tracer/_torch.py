@@ -193,15 +193,17 @@ def first_numbers(tensor: Tensor, most: int) -> list[float]:
     return list((kind * min(most, tensor.numel())).from_address(address)) if address else []
 
 
-@contextlib.contextmanager
-def without_modes() -> Iterator[None]:
+def without_modes() -> contextlib.AbstractContextManager[object]:
     """Run our own torch calls unseen by the modes and tensor subclasses of the user, and by our mode."""
-    with torch._C.DisableTorchFunction():
-        if torch._C._len_torch_dispatch_stack():
-            with torch.utils._python_dispatch._disable_current_modes():
-                yield
-        else:
-            yield
+    if torch._C._len_torch_dispatch_stack():
+        return _without_dispatch_modes()
+    return torch._C.DisableTorchFunction()
+
+
+@contextlib.contextmanager
+def _without_dispatch_modes() -> Iterator[None]:
+    with torch._C.DisableTorchFunction(), torch.utils._python_dispatch._disable_current_modes():
+        yield
 
 
 def push_mode(mode: Any) -> None:

@@ -29,7 +29,7 @@ class BackwardWatch:
         if not self._seen.is_here:
             self._seen.unseen["the calls of threads other than the main one"] = None
             return original(tensors, *args, **kwargs)
-        if self._seen.off:
+        if self._seen.asleep or self._seen.off:
             self._note(args, kwargs)
             return original(tensors, *args, **kwargs)
         event: Backward | None = None
@@ -56,7 +56,7 @@ class BackwardWatch:
                 if event is not None:
                     if error is not None:
                         self._seen.events[position] = _with_error(event, error)
-                    last = self._seen.note_nodes(first, event.location, None)
+                    last = self._seen.note_nodes(first, (event.location,))
                     if not event.accumulates and isinstance(result, tuple):
                         self._derived(event, result, last)
                     if error is None and (event.retain_graph or event.create_graph):

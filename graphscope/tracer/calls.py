@@ -75,10 +75,15 @@ class CallWatch(TorchFunctionMode):
                 self._seen.refused(op, inputs, error, sys._getframe(1))
             raise
         with self._seen.guard():
-            frame = sys._getframe(1)
-            location = self._seen.frames.here(frame)
+            last = None
+            if first == _torch.next_sequence():
+                location = self._seen.frames.here(sys._getframe(1))
+            else:
+                locations, call = self._seen.frames.trail(sys._getframe(1))
+                location = locations[0] if locations else None
+                if location is not None:
+                    last = self._seen.note_nodes(first, locations, call)
             if location is not None:
-                last = self._seen.note_nodes(first, location, frame)
                 result = self._record(kind, op, args, kwargs, inputs, needs, versions, result, location, last)
         return result
 

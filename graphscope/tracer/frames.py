@@ -14,6 +14,7 @@ import torch
 
 from ..location import Location
 
+_CALL_IMPL = torch.nn.Module._call_impl.__code__
 _LIBRARIES = tuple(
     {
         str(Path(folder).resolve()) + os.sep
@@ -59,6 +60,18 @@ class Frames:
         while (frame := self.user(frame)) is not None:
             yield frame
             frame = frame.f_back
+
+    def trail(self, frame: FrameType | None) -> tuple[list[Location], FrameType | None]:
+        """Where the user's frames are, innermost first, and the innermost call of a module."""
+        known, found, call = self._user, [], None
+        while frame is not None and (code := frame.f_code) is not self.edge:
+            entry = known.get(id(code))
+            if entry[0] if entry is not None else self.is_user(code):
+                found.append(self.location(frame))
+            elif call is None and code is _CALL_IMPL:
+                call = frame
+            frame = frame.f_back
+        return found, call
 
     def location(self, frame: FrameType) -> Location:
         """Where a frame is now."""

@@ -147,9 +147,11 @@ class OptimizerWatch:
         with self._seen.guard():
             if not self._seen.off:
                 self._record_step(optimizer)
-            held = [each for group in optimizer.param_groups for each in group["params"]]
-            graded = sum([each.grad is not None for each in held])
-            frozen = sum([not each.requires_grad for each in held])
+            graded = frozen = 0
+            for group in optimizer.param_groups:
+                for each in group["params"]:
+                    graded += each.grad is not None
+                    frozen += not each.requires_grad
             site = id(self._seen.frames.here(sys._getframe(2)))
             self._seen.pattern.saw(("step", site, graded, frozen))
             self._seen.next_step()

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import traceback
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from types import FrameType
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..events import Call, Event, Refused
 from ..location import Location
@@ -25,7 +24,6 @@ from .walk import Walk
 
 _MOST_RECORDED = 2_000_000  # calls, events and nodes: about 1 GB; nothing is recorded beyond
 _MOST_BACKWARDS = 1000  # that one step is thought to need
-_CALL_IMPL = nn.Module._call_impl.__code__
 
 
 class Recording:
@@ -60,16 +58,15 @@ class Recording:
         self._thread = threading.get_ident()
         self._process = os.getpid()
 
-    @contextlib.contextmanager
-    def guard(self) -> Iterator[None]:
+    def guard(self) -> _Guard:
         """Our own failures end the recording, never the user's program, whose modes and subclasses do not see us."""
-        try:
-            with _torch.without_modes():
-                yield
-        except Exception:
-            if self.failure is None:
-                self.failure = traceback.format_exc()
-                self.unseen["what came after an internal error of graphscope"] = None
+        return _Guard(self)
+
+    def failed(self, error: Exception) -> None:
+        """There was an exception of our own: nothing is recorded from now on."""
+        if self.failure is None:
+            self.failure = "".join(traceback.format_exception(error))
+            self.unseen["what came after an internal error of graphscope"] = None
 
     @property
     def off(self) -> bool:
@@ -149,19 +146,16 @@ class Recording:
             text = f"{type(error).__name__}: {error}"
             self.events.append(Refused(self.tick(), self.step, location, op, numbers, text))
 
-    def note_nodes(self, first: int, location: Location, frame: FrameType | None) -> int | None:
-        """Remember where the nodes since ``first`` were made, and in the call of which module; the last of them."""
+    def note_nodes(self, first: int, locations: Sequence[Location], call: FrameType | None = None) -> int | None:
+        """Remember by which statement and its callers, in which module, the nodes since ``first`` were made.
+
+        Gives the last of them, None if there are none.
+        """
         last = _torch.next_sequence()
         if first == last:
             return None
-        callers = tuple(map(self.frames.location, self.frames.stack(frame)))[1:]
-        module = 0
-        while frame is not None:
-            if frame.f_code is _CALL_IMPL:
-                module = id(frame.f_locals["self"])
-                break
-            frame = frame.f_back
-        made = (location, module, self._time, callers)
+        module = 0 if call is None else id(call.f_locals["self"])
+        made = (locations[0], module, self._time, tuple(locations[1:]))
         for sequence in range(first, last):
             self._made.setdefault(sequence, made)
         return last - 1
@@ -188,6 +182,26 @@ class Recording:
             path = self.names.path(made[1])
             if path is not None:
                 self.modules[node] = path
+
+
+class _Guard:
+    """A context manager written out, as one of contextlib's takes several times as long."""
+
+    __slots__ = ("_modes", "_recording")
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+
+    def __enter__(self) -> None:
+        self._modes = _torch.without_modes()
+        self._modes.__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any) -> bool:
+        self._modes.__exit__(None, None, None)
+        if not isinstance(error, Exception):
+            return False
+        self._recording.failed(error)
+        return True
 
 
 def flatten(values: Any, found: list[Tensor], depth: int = 3) -> None:
