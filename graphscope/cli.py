@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import json
 import os
@@ -11,9 +12,9 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 
@@ -21,8 +22,9 @@ from . import __version__, discovery
 from .analyzer import analyze
 from .errors import GraphscopeError
 from .findings import Severity
-from .report import Report, render, save
+from .report import Report, is_picture, render, save
 from .rule import Rule, all_rules, explanation
+from .show import BOXES, Show
 from .trace import Trace
 
 
@@ -77,13 +79,42 @@ def _codes(_context: click.Context, _parameter: click.Parameter, values: Sequenc
     return tuple(code.strip().upper() for value in values for code in value.split(",") if code.strip())
 
 
+def _shows(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say which part of the graph a picture shows; the command gets them as ``show``."""
+    options = [
+        click.option(
+            "--depth",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Draw each module N names deep as one box: 2 closes net.layer3, with all that is inside of it.",
+        ),
+        click.option("--focus", metavar="MODULE", help="Open this module alone, net.layer3 say, and close the others."),
+        click.option(
+            "--around", metavar="WHAT", help="Draw what is next to a tensor or node only: a name, tensor:3 or node:17."
+        ),
+        click.option("--path", metavar="PARAMETER", help="Mark the gradient's way from the losses to a parameter."),
+        click.option(
+            "--full", is_flag=True, help=f"Draw every operator.  [default: as much as goes into some {BOXES} boxes]"
+        ),
+    ]
+
+    @functools.wraps(command)
+    def shown(
+        *args: Any, depth: int | None, focus: str | None, around: str | None, path: str | None, full: bool, **rest: Any
+    ) -> None:
+        show = Show(boxes=0 if full else BOXES, depth=depth, focus=focus, around=around, path=path)
+        command(*args, show=None if show == Show() else show, **rest)
+
+    return functools.reduce(lambda decorated, option: option(decorated), reversed(options), shown)
+
+
 @main.command(context_settings={"allow_interspersed_args": False}, options_metavar="[OPTIONS]")
 @click.option("-m", "module", metavar="MODULE", help="Run a module, as `python -m` does, in place of SCRIPT.")
 @click.option(
     "--graph",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Draw the graph into FILE; its suffix says how: .svg .png .pdf .dot .json",
+    help="Draw the graph into FILE; its suffix says how: .svg .png .pdf .dot .mmd (Mermaid) .graphml .html .json",
 )
 @click.option(
     "--format",
@@ -124,7 +155,9 @@ def _codes(_context: click.Context, _parameter: click.Parameter, values: Sequenc
 @click.option("--every-step", is_flag=True, help="Record all of a long run, also what only repeats the steps before.")
 @click.option("--verify", is_flag=True, help="Run the program again with each fix that is an edit, and say which hold.")
 @click.option("--diff", is_flag=True, help="Print the best fix of each finding on stdout, as a diff for `git apply`.")
+@click.option("--tree", is_flag=True, help="Print the graph, too: an outline of its modules and operators.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
+@_shows
 @click.pass_context
 def inspect(
     context: click.Context,
@@ -143,6 +176,8 @@ def inspect(
     memory: bool,
     verify: bool,
     diff: bool,
+    tree: bool,
+    show: Show | None,
 ) -> None:
     """Run a Python script or module and report what is wrong with its autograd graphs.
 
@@ -155,6 +190,8 @@ def inspect(
       graphscope inspect train.py --epochs 1
       graphscope inspect --steps 20 train.py
       graphscope inspect train.py --graph graph.svg
+      graphscope inspect --path net.0.weight --graph way.svg train.py
+      graphscope inspect --tree --depth 2 train.py
       graphscope inspect --format json -o report.json train.py
       graphscope inspect --select GS1 --fail-on warning train.py
       graphscope inspect -m package.module -- --epochs 1
@@ -204,15 +241,17 @@ def inspect(
     if form == "text":
         rendered = text.render(report, color=colored, cleared=why_clean, memory=memory)
     else:
-        rendered = render(report, form)
+        rendered = _rendered(report, form, show)
     _flush_stdout()
+    if tree:
+        click.echo(_rendered(report, "tree", show), file=stream or sys.stderr)
     if file is None:
         click.echo(rendered, file=stream, nl=isinstance(rendered, str) and not rendered.endswith("\n"), color=colored)
     else:
         file.write_bytes(rendered.encode() if isinstance(rendered, str) else rendered)
     if diff:
         _print_diff(report)
-    drawn = graph is None or _draw(report, graph)
+    drawn = graph is None or _draw(report, graph, show)
     failed = fail_on != "never" and bool(report.at_least(Severity(fail_on)))
     context.exit(1 if failed else report.trace.outcome.status if drawn else 2)
 
@@ -246,10 +285,14 @@ def _print_diff(report: Report) -> None:
         )
 
 
-def _draw(report: Report, path: Path) -> bool:
+def _rendered(report: Report, form: str, show: Show | None) -> str | bytes:
+    return render(report, form, show if is_picture(form) else None)
+
+
+def _draw(report: Report, path: Path, show: Show | None) -> bool:
     """Write the picture; where that fails, say so in one line, as the report has been given already."""
     try:
-        save(report, path)
+        save(report, path, show)
     except GraphscopeError as error:
         click.echo(f"Error: {error}", err=True)
         return False

@@ -26,7 +26,7 @@ from graphscope.trace import Trace
 
 GOLDEN = Path(__file__).parent / "golden"
 REPORTS = {"two_losses": two_losses, "planned": planned, "hostile": hostile, "empty": lambda: Report(Trace())}
-SUFFIXES = {"text": "txt", "json": "json", "dot": "dot", "svg": "svg"}
+SUFFIXES = {"text": "txt", "json": "json", "dot": "dot", "svg": "svg", "mmd": "mmd", "graphml": "graphml", "tree": "tree"}
 SVG = "{http://www.w3.org/2000/svg}"
 SHOWN = HOSTILE.replace("\x1b", "\\x1b").replace("\u202e", "\\u202e")
 
@@ -141,7 +141,7 @@ def test_hostile_names_are_shown_as_they_are() -> None:
     root = ElementTree.fromstring(str(render(hostile(), "svg")))
     words = ["".join(text.itertext()) for text in root.iter(f"{SVG}text")]
     assert SHOWN in words
-    for format in ("text", "json", "dot", "svg"):
+    for format in ("text", "json", "dot", "svg", "mmd", "graphml", "tree"):
         str(render(hostile(), format)).encode()
     assert "\x1b" not in str(render(hostile(), "text"))
 

@@ -67,7 +67,7 @@ class Cluster:
         rest = self.path[len(self.around) :]
         name = "".join(f".{part}" for part in rest) if self.around and rest else ".".join(self.path)
         if self.frame:
-            return f"{repeat_name(self.frame) or name or 'in turn'}  x {self.frame.times}"
+            return f"{repeat_name(self.frame) or name or 'repeats'}  x {self.frame.times}"
         call = self.scope[-1][1]
         return f"{name} (call {call + 1})" if call else name
 

@@ -7,7 +7,7 @@ reached. Nodes that other losses reach, and those that a loss or a finding is at
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from ..graph import Graph
@@ -64,6 +64,7 @@ class Subject:
 class Collapse:
     """For each node its box; the transposes that joined a leaf; the repeats; and what was folded, in words.
 
+    ``following`` holds, for all nodes that are neither leaves nor part of one, those that the gradient goes on to.
     ``times`` tells of how many like it a box is, ``scopes`` the module calls around it where repeats moved it, and
     ``frames`` which of these stand for several (``alone``: which single boxes); ``single``
     gives the box of each node before repeats were drawn once.
@@ -71,7 +72,8 @@ class Collapse:
 
     subject: Subject
     box: dict[int, Box]
-    joined: dict[int, int] = field(default_factory=dict)
+    joined: dict[int, int]
+    following: dict[int, list[int]]
     times: dict[Box, int] = field(default_factory=dict)
     scopes: dict[Box, Scope] = field(default_factory=dict)
     frames: dict[Scope, Frame] = field(default_factory=dict)
@@ -84,19 +86,10 @@ class Collapse:
         """How many boxes there are."""
         return len(set(self.box.values()))
 
-    def reads(self, id: int) -> list[int]:
-        """The distinct nodes that this one's gradient goes on to, past joined transposes."""
-        targets, joined = self.subject.graph.targets[id], self.joined
-        if len(targets) == 1 and not joined:  # most nodes of a long chain
-            return [targets[0][0]] if targets[0][0] >= 0 else []
-        found = (joined.get(target, target) for target, _ in targets if target >= 0)
-        return list(dict.fromkeys(found))
-
     @property
-    def operators(self) -> list[int]:
+    def operators(self) -> Iterable[int]:
         """The nodes that are neither leaves nor part of one."""
-        leaves = self.subject.graph.leaf_tensors
-        return [id for id in self.subject.order if id not in leaves and id not in self.joined]
+        return self.following
 
     @property
     def edges(self) -> dict[tuple[Box, Box], list[tuple[int, int]]]:
@@ -114,8 +107,8 @@ class Collapse:
         """For each leaf the boxes that read it."""
         leaves = self.subject.graph.leaf_tensors
         found: dict[int, dict[Box, None]] = {id: {} for id in self.subject.order if id in leaves}
-        for id in self.operators:
-            for target in self.reads(id):
+        for id, targets in self.following.items():
+            for target in targets:
                 if target in found:
                     found[target][self.box[id]] = None
         return found
@@ -132,12 +125,12 @@ class Collapse:
     def leaf_scopes(self) -> dict[int, Scope]:
         """For each leaf with a box among leaves, the innermost module call around all operators that read it."""
         found: dict[int, Scope] = {}
-        for id in self.operators:
+        for id, targets in self.following.items():
             box = self.box[id]
             scope = self.scopes.get(box) or self.subject.scopes.get(id, ())
             if isinstance(box, Closed):
                 scope = self.scope(box, [id])
-            for target in self.reads(id):
+            for target in targets:
                 if target in self.subject.graph.leaf_tensors and isinstance(self.box[target], int):
                     found[target] = _common(found.get(target, scope), scope)
         return found
@@ -153,8 +146,8 @@ def collapse(subject: Subject, show: Show, near: Sequence[int] = ()) -> Collapse
 
     ``near`` are the nodes that ``show.around`` names.
     """
-    whole = Collapse(subject, {id: id for id in subject.order})
-    _join_transposes(whole)
+    joined = _joined(subject)
+    whole = Collapse(subject, {id: joined.get(id, id) for id in subject.order}, joined, _following(subject, joined))
     _group_leaves(whole)
     limit = show.boxes or len(subject.order) + 1
     found = whole
@@ -179,20 +172,21 @@ def _levels(whole: Collapse, show: Show) -> Iterator[Collapse]:
     deepest = max(map(len, whole.subject.scopes.values()), default=0)
     if show.focus is not None:
         focus = tuple(show.focus.split("."))
-        yield from _closings(whole, deepest, lambda depth: lambda scope: _outside(scope, focus, depth))
+        opened = _closed(whole, lambda scope: _outside(scope, focus, deepest + 1))
+        yield from _closings(opened, deepest, lambda depth: lambda scope: _outside(scope, focus, depth))
     elif show.depth is not None:
-        yield _closed(whole, lambda scope: show.depth)
-        yield _repeated(_closed(whole, lambda scope: show.depth))
-        yield _repeated(_chains(_closed(whole, lambda scope: show.depth)))
+        opened = _closed(whole, lambda scope: show.depth)
+        yield opened
+        yield _repeated(opened)
+        yield _repeated(_chains(opened))
     else:
         yield from _closings(whole, deepest, lambda depth: lambda scope: depth)
 
 
 def _closings(
-    whole: Collapse, deepest: int, closing: Callable[[int], Callable[[Scope], int | None]]
+    opened: Collapse, deepest: int, closing: Callable[[int], Callable[[Scope], int | None]]
 ) -> Iterator[Collapse]:
     """With all modules open that may be, then with repeats and rows folded, then closed at ever lesser depth."""
-    opened = _closed(whole, closing(deepest + 1))
     yield opened
     yield _repeated(opened)
     yield _repeated(chained := _chains(opened))
@@ -224,15 +218,26 @@ def _notes(folding: Collapse) -> list[str]:
     ]
 
 
-def _join_transposes(folding: Collapse) -> None:
+def _joined(subject: Subject) -> dict[int, int]:
     """``TBackward0`` right before a leaf says nothing that the leaf does not: it joins the leaf."""
-    subject = folding.subject
+    graph, found = subject.graph, {}
     for id in subject.order:
-        if subject.graph.ops[id] == "TBackward0" and id not in subject.pinned and id not in subject.touched:
-            targets = folding.reads(id)
-            if len(targets) == 1 and targets[0] in subject.graph.leaf_tensors:
-                folding.joined[id] = targets[0]
-                folding.box[id] = targets[0]
+        if graph.ops[id] == "TBackward0" and id not in subject.pinned and id not in subject.touched:
+            targets = [target for target, _ in graph.targets[id] if target >= 0]
+            if len(targets) == 1 and targets[0] in graph.leaf_tensors:
+                found[id] = targets[0]
+    return found
+
+
+def _following(subject: Subject, joined: Mapping[int, int]) -> dict[int, list[int]]:
+    """For each operator the distinct nodes that its gradient goes on to, past joined transposes."""
+    leaves, targets = subject.graph.leaf_tensors, subject.graph.targets
+    found: dict[int, list[int]] = {}
+    for id in subject.order:
+        if id not in leaves and id not in joined:
+            goals = [joined.get(target, target) for target, _ in targets[id] if target >= 0]
+            found[id] = goals if len(goals) < 2 else list(dict.fromkeys(goals))
+    return found
 
 
 def _group_leaves(folding: Collapse) -> None:
@@ -252,13 +257,13 @@ def _follow_leaves(folding: Collapse) -> None:
 def _chains(opened: Collapse) -> Collapse:
     """Operators in a row, each read by the one before it alone, share a box."""
     folding = replace(opened, box=dict(opened.box))
-    subject, operators = folding.subject, folding.operators
-    known = {id for id in operators if folding.box[id] == id}
-    following = {id: [t for t in folding.reads(id) if t not in subject.graph.leaf_tensors] for id in operators}
-    readers = Counter(target for targets in following.values() for target in targets)
-    for id in operators:
-        if id in known and len(following[id]) == 1:
-            (target,) = following[id]
+    subject, leaves = folding.subject, folding.subject.graph.leaf_tensors
+    known = {id for id in folding.operators if folding.box[id] == id}
+    readers = Counter(target for targets in folding.following.values() for target in targets)
+    for id, targets in folding.following.items():
+        onward = [target for target in targets if target not in leaves]
+        if id in known and len(onward) == 1:
+            (target,) = onward
             alone = readers[target] == 1 and target not in subject.pinned
             if alone and target in known and subject.marks[id] == subject.marks[target]:
                 folding.box[target] = folding.box[id]

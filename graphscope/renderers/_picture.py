@@ -51,8 +51,13 @@ class Picture:
     losses: list[str]
 
 
-def picture(report: Report, show: Show | None = None, changes: Mapping[int, str] | None = None) -> Picture:
-    """The picture of a report; ``changes`` says which nodes are ``new`` or ``gone``, where two traces are compared."""
+def picture(
+    report: Report, show: Show | None = None, changes: Mapping[int, str] | None = None, *, chips: bool = True
+) -> Picture:
+    """The picture of a report; ``changes`` says which nodes are ``new`` or ``gone``, where two traces are compared.
+
+    ``chips`` is False where long lines do no harm.
+    """
     scene = Scene(report, show or Show(), changes)
     folding = collapse(scene.subject, scene.show, scene.near)
     shapes = {box: shape(box, nodes, scene, folding) for box, nodes in _members(folding).items()}
@@ -70,7 +75,9 @@ def picture(report: Report, show: Show | None = None, changes: Mapping[int, str]
     for position, cut in enumerate(severed(scene)):
         drawn.append(cut_shape(position, cut, scene))
         lines += _cut_lines(drawn[-1].id, cut, scene, folding, shapes, lost)
-    drawn, lines = _chips(drawn, lines)
+    _put_in_order(drawn, lines)
+    if chips:
+        drawn, lines = _chips(drawn, lines)
     tree = clusters(drawn, folding.frames)
     _say_modules(tree)
     return Picture(
@@ -169,6 +176,19 @@ def _cut_lines(
         return [*found, Line(id, beyond.id, "lost", f"would have gone on to {name}", pulls=False)]
     codes = {finding.code for finding in cut.findings}
     return found + [Line(id, shape.id, "lost", "would have gone on") for shape in lost if codes & set(shape.codes)]
+
+
+def _put_in_order(shapes: list[Shape], lines: list[Line]) -> None:
+    """Give each box its position: losses stand right before what they begin at, cuts right after their loss."""
+    known = {shape.id: shape for shape in shapes}
+    for position, each in enumerate(shapes):
+        each.position = position
+    for line in lines:
+        if known[line.source].kind == "loss" and known[line.target].kind != "cut":
+            known[line.source].position = known[line.target].position - 0.5
+    for line in lines:
+        if known[line.target].kind == "cut":
+            known[line.target].position = known[line.source].position + 0.25
 
 
 def _chips(shapes: list[Shape], lines: list[Line]) -> tuple[list[Shape], list[Line]]:

@@ -43,6 +43,7 @@ class Shape:
     owned: bool = True
     rows: list[tuple[str, str]] = field(default_factory=list)
     times: int = 1
+    position: float = 0.0  # in the order in which the gradient comes by
 
     @property
     def name(self) -> str:
