@@ -26,7 +26,7 @@ from graphscope.trace import Trace
 
 GOLDEN = Path(__file__).parent / "golden"
 REPORTS = {"two_losses": two_losses, "planned": planned, "hostile": hostile, "empty": lambda: Report(Trace())}
-SUFFIXES = {"text": "txt", "json": "json", "dot": "dot", "svg": "svg", "mmd": "mmd", "graphml": "graphml", "tree": "tree"}
+SUFFIXES = {"text": "txt"} | {format: format for format in ("json", "dot", "svg", "mmd", "graphml", "tree")}
 SVG = "{http://www.w3.org/2000/svg}"
 SHOWN = HOSTILE.replace("\x1b", "\\x1b").replace("\u202e", "\\u202e")
 
