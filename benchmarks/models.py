@@ -24,12 +24,12 @@ class Bottleneck(nn.Module):
         return F.relu(self.bn3(self.conv3(y)) + self.shortcut(x))
 
 
-class ResNet50(nn.Module):
-    def __init__(self, width: int = 8) -> None:
+class ResNet(nn.Module):
+    def __init__(self, depths: tuple[int, ...] = (3, 4, 6, 3), width: int = 8) -> None:
         super().__init__()
         self.stem = nn.Sequential(nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU())
         blocks, inputs = [], width
-        for stage, depth in enumerate((3, 4, 6, 3)):
+        for stage, depth in enumerate(depths):
             for block in range(depth):
                 blocks.append(Bottleneck(inputs, width << stage, 2 if stage and not block else 1))
                 inputs = 4 * (width << stage)
@@ -60,11 +60,11 @@ class Block(nn.Module):
         return y
 
 
-class GPT2Small(nn.Module):
-    def __init__(self, width: int = 96, vocabulary: int = 1000) -> None:
+class GPT(nn.Module):
+    def __init__(self, layers: int = 12, width: int = 96, vocabulary: int = 1000) -> None:
         super().__init__()
         self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(64, width)
-        self.blocks = nn.Sequential(*(Block(width, heads=12) for _ in range(12)))
+        self.blocks = nn.Sequential(*(Block(width, heads=12) for _ in range(layers)))
         self.ln = nn.LayerNorm(width)
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -74,12 +74,12 @@ class GPT2Small(nn.Module):
 
 
 def resnet50_loss() -> Tensor:
-    return F.cross_entropy(ResNet50()(torch.randn(2, 3, 64, 64)), torch.tensor([1, 2]))
+    return F.cross_entropy(ResNet()(torch.randn(2, 3, 64, 64)), torch.tensor([1, 2]))
 
 
 def gpt2_small_loss() -> Tensor:
     ids = torch.arange(32).reshape(2, 16)
-    return F.cross_entropy(GPT2Small()(ids).flatten(0, 1), ids.flatten())
+    return F.cross_entropy(GPT()(ids).flatten(0, 1), ids.flatten())
 
 
 def chain_loss(length: int) -> Tensor:
