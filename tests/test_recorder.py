@@ -360,3 +360,16 @@ def test_an_item_assignment_from_a_view_of_what_is_written_is_recorded() -> None
         scalar = hidden[1]  # it shares the counter, so that it looks written too
         hidden[0] = scalar
     assert recorder.failure is None
+
+
+def test_optimizers_at_the_address_of_one_that_is_gone_are_others() -> None:
+    net = nn.Linear(2, 1)
+    with Recorder() as recorder:
+        for _ in range(8):
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+            net(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+            del optimizer
+    trace = recorder.trace()
+    assert [optimizer.id for optimizer in trace.optimizers] == list(range(8))
+    assert [step.optimizer for step in trace.steps] == list(range(8))

@@ -58,7 +58,8 @@ class OptimizerWatch:
         self._mode = mode
         self._wanted = steps
         self._stepped: Counter[int] = Counter()  # by call site
-        self._optimizers: dict[int, _Watched] = {}
+        self._met: list[_Watched] = []
+        self._by_address: dict[int, _Watched] = {}
         self._idle: set[int] = set()  # those that have not stepped yet
         self._open: list[_OpenStep] = []
         self._zeroing = False
@@ -69,16 +70,16 @@ class OptimizerWatch:
         self._name()
         return tuple(
             OptimizerRef(w.id, w.name or f"optimizer_{w.id + 1}", w.kind, w.groups, w.location)
-            for w in self._optimizers.values()
+            for w in self._met
         )
 
     def _name(self) -> None:
-        for watched in self._optimizers.values():
+        for watched in self._met:
             watched.name = watched.name or self._seen.names.of(watched.ref())
 
     def look(self, stack: list[FrameType]) -> None:
         """Look for names in the user's variables, as long as something has none."""
-        unnamed = any(watched.name is None for watched in self._optimizers.values())
+        unnamed = any(watched.name is None for watched in self._met)
         if self._looks < _FEW_LOOKS or (unnamed and self._looks < _MOST_LOOKS):
             self._looks += 1
             self._seen.names.look(stack)
@@ -107,10 +108,10 @@ class OptimizerWatch:
 
     def known(self, optimizer: Any, location: Location | None = None) -> _Watched:
         """What is known of an optimizer, its parameters as they are now."""
-        watched = self._optimizers.get(id(optimizer))
+        watched = self._by_address.get(id(optimizer))
         if watched is None or watched.ref() is not optimizer:
-            watched = _Watched(len(self._optimizers), optimizer, location)
-            self._optimizers[id(optimizer)] = watched
+            watched = self._by_address[id(optimizer)] = _Watched(len(self._met), optimizer, location)
+            self._met.append(watched)
             self._idle.add(id(optimizer))
         groups = optimizer.param_groups
         held = [id(each) for group in groups for each in group["params"]]
