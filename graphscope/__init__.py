@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .api import check, inspect, plan, trace, watch
+    from .api import check, inspect, make_dot, plan, trace, watch
     from .errors import GraphscopeError, GraphscopeWarning
     from .findings import Finding, Severity
     from .graph import Graph
@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "check": "api",
     "inspect": "api",
+    "make_dot": "api",
     "plan": "api",
     "trace": "api",
     "watch": "api",
@@ -37,6 +38,7 @@ __all__ = [
     "Severity",
     "check",
     "inspect",
+    "make_dot",
     "plan",
     "trace",
     "watch",

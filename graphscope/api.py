@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from .analyzer import analyze
 from .errors import GraphscopeWarning
 from .graph import Graph
+from .renderers import dot
+from .renderers._picture import picture
 from .report import Report
-from .tracer import planning, script, snapshot
+from .show import BOXES, Show
+from .trace import Trace
+from .tracer import details, planning, script, snapshot
 from .tracer.planning import Plan
 from .tracer.watching import Watching
 
 if TYPE_CHECKING:
+    import graphviz
     from torch import Tensor
 
 
@@ -49,6 +55,35 @@ def trace(*losses: Tensor) -> Graph:
     Raises GraphscopeError for anything but tensors. A tensor that does not require grad is a root without a node.
     """
     return snapshot.graph(losses, sys._getframe(1))
+
+
+def make_dot(
+    var: Tensor | Sequence[Tensor],
+    params: Mapping[str, Tensor] | None = None,
+    show_attrs: bool = False,
+    show_saved: bool = False,
+    max_attr_chars: int = 50,
+    show: Show | None = None,
+) -> graphviz.Digraph:
+    """The graph behind a tensor, or several, as a ``graphviz.Digraph``: takes what ``torchviz.make_dot`` takes.
+
+    ``params`` names tensors, ``show_attrs`` adds what nodes saved besides tensors, ``show_saved`` the tensors that they
+    saved. A large graph is collapsed, unless one of these is set; ``show`` says how.
+    """
+    losses: list[Any] = list(var) if isinstance(var, list | tuple) else [var]
+    graph = snapshot.graph(losses, sys._getframe(1))
+    names = details.renamed(graph, losses, params or {})
+    tensors = tuple(replace(each, name=names.get(each.id, each.name)) for each in graph.tensors)
+    graph = replace(graph, tensors=tensors)
+    lines = details.attributes(graph, losses, max_attr_chars) if show_attrs else {}
+    if show_saved:
+        for id, saved in graph.saved.items():
+            told = tuple(f"saves {each.name} {each.shape} {each.dtype}" for each in saved)
+            lines[id] = lines.get(id, ()) + told
+    wanted = show or Show(boxes=0 if show_attrs or show_saved else BOXES)
+    report = Report(Trace(graph=graph))
+    drawn: graphviz.Digraph = dot.digraph(picture(report, replace(wanted, details=lines)))
+    return drawn
 
 
 def watch(*, select: Collection[str] = (), ignore: Collection[str] = ()) -> Watching:

@@ -302,6 +302,17 @@ class Graph:
         """
         higher("report").save_graph(self, Path(path))
 
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """How a notebook shows it: as a picture."""
+        bundle: dict[str, str] = higher("report").notebook_graph(self)
+        return bundle
+
+    def _repr_html_(self) -> str:
+        return self._repr_mimebundle_()["text/html"]
+
+    def _repr_svg_(self) -> str | None:
+        return self._repr_mimebundle_().get("image/svg+xml")
+
     def to_json(self) -> str:
         """The graph as JSON text: networkx's node-link form, with the attributes of ``to_networkx``."""
         import networkx

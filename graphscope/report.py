@@ -59,6 +59,16 @@ class Report:
         """The report as JSON text; the README documents the schema."""
         return str(render(self, "json"))
 
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """How a notebook shows it: the findings, and a picture of the graph."""
+        return notebook(self)
+
+    def _repr_html_(self) -> str:
+        return self._repr_mimebundle_()["text/html"]
+
+    def _repr_svg_(self) -> str | None:
+        return self._repr_mimebundle_().get("image/svg+xml")
+
     def __str__(self) -> str:
         return str(render(self, "text"))
 
@@ -94,6 +104,18 @@ def save(report: Report, path: str | Path, show: Show | None = None) -> None:
         save(report, dot := path.with_suffix(".dot"), show)
         raise GraphscopeError(f"{error}; its DOT source is in {dot}, for another engine") from None
     _write(path, rendered.encode() if isinstance(rendered, str) else rendered)
+
+
+def notebook(report: Report) -> dict[str, str]:
+    """A report for a notebook's cell, by MIME type."""
+    bundle: dict[str, str] = higher("renderers._cell").bundle(report)
+    return bundle
+
+
+def notebook_graph(graph: Graph) -> dict[str, str]:
+    """A graph alone for a notebook's cell, by MIME type."""
+    bundle: dict[str, str] = higher("renderers._cell").picture_bundle(Report(Trace(graph=graph)))
+    return bundle
 
 
 def save_graph(graph: Graph, path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 BOXES = 80  # what a reader takes in; beyond it, a picture is collapsed
 
@@ -14,7 +15,8 @@ class Show:
     ``boxes`` is about how many boxes there may be, 0 for as many as it takes. ``depth`` closes the modules at that
     depth of their dotted names, ``focus`` all but the module of that name. ``around`` shows the neighbourhood of a
     node or tensor: ``tensor:3``, ``node:17`` or a name. ``path`` marks the gradient's way to a parameter.
-    ``beside`` is the directory of the picture, which links to source lines are relative to.
+    ``beside`` is the directory of the picture, which links to source lines are relative to. ``changes`` says which
+    nodes are ``new`` or ``gone``, where two traces are compared; ``details`` are more lines for the box of a node.
     """
 
     boxes: int = BOXES
@@ -23,3 +25,5 @@ class Show:
     around: str | None = None
     path: str | None = None
     beside: str | None = None
+    changes: Mapping[int, str] = field(default_factory=dict)
+    details: Mapping[int, tuple[str, ...]] = field(default_factory=dict)

@@ -51,14 +51,9 @@ class Picture:
     losses: list[str]
 
 
-def picture(
-    report: Report, show: Show | None = None, changes: Mapping[int, str] | None = None, *, chips: bool = True
-) -> Picture:
-    """The picture of a report; ``changes`` says which nodes are ``new`` or ``gone``, where two traces are compared.
-
-    ``chips`` is False where long lines do no harm.
-    """
-    scene = Scene(report, show or Show(), changes)
+def picture(report: Report, show: Show | None = None, *, chips: bool = True) -> Picture:
+    """The picture of a report; ``chips`` is False where long lines do no harm."""
+    scene = Scene(report, show or Show())
     folding = collapse(scene.subject, scene.show, scene.near)
     shapes = {box: shape(box, nodes, scene, folding) for box, nodes in _members(folding).items()}
     for leaf, around in folding.leaf_scopes.items():

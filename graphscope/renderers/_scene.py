@@ -24,9 +24,9 @@ STALE = ("GS102", "GS105", "GS108")  # those whose nodes saved what was overwrit
 class Scene:
     """A report, limited to the nodes behind the losses that are drawn."""
 
-    def __init__(self, report: Report, show: Show, changes: Mapping[int, str] | None = None) -> None:
+    def __init__(self, report: Report, show: Show) -> None:
         self.show = show
-        self.changes = changes or {}
+        self.changes = show.changes
         self.classes = {module.name: module.kind for module in report.trace.modules}
         self.trace = report.trace
         self.graph = report.trace.graph

@@ -90,6 +90,7 @@ def _operator(ids: list[int], scene: Scene) -> Shape:
         "function" if node.custom else "operator",
         node.op if node.custom else node.label,
         words,
+        list(scene.show.details.get(node.id, ())),
         module=scene.modules.get(node.id),
         marks=_marks(ids, scene),
         tooltip=_tooltip(node, scene),

@@ -19,13 +19,16 @@ class Palette:
 
     def __init__(self) -> None:
         self._classes: dict[Tone, str] = {}
+        self._used: dict[tuple[str, Tone], None] = {}
 
     def fill(self, tone: Tone) -> str:
         """The class that fills with a colour."""
+        self._used["fill", tone] = None
         return "f" + self._class(tone)
 
     def line(self, tone: Tone) -> str:
         """The class that outlines in a colour."""
+        self._used["stroke", tone] = None
         return "l" + self._class(tone)
 
     def _class(self, tone: Tone) -> str:
@@ -34,13 +37,10 @@ class Palette:
     @property
     def sheet(self) -> str:
         """The rules for all colours: light, and dark where the reader prefers that and does not print."""
-        light = "".join(_rules(name, tone.light) for tone, name in self._classes.items())
-        dark = "".join(_rules(name, tone.dark) for tone, name in self._classes.items())
+        rules = [(f".{what[0].replace('s', 'l')}{self._class(tone)}{{{what}:", tone) for what, tone in self._used]
+        light = "".join(f"{rule}{tone.light}}}" for rule, tone in rules)
+        dark = "".join(f"{rule}{tone.dark}}}" for rule, tone in rules)
         return f"{light}@media screen and (prefers-color-scheme:dark){{{dark}}}"
-
-
-def _rules(name: str, color: str) -> str:
-    return f".f{name}{{fill:{color}}}.l{name}{{stroke:{color}}}"
 
 
 def text(value: str) -> str:
@@ -80,8 +80,8 @@ def _text_class(bold: bool, small: bool) -> str:
 
 TEXT_SHEET = (
     "text{font-family:Helvetica,Arial,'Liberation Sans','Nimbus Sans',sans-serif;text-anchor:middle;white-space:pre}"
-    ".n{font-size:10.5px}.s{font-size:8.5px}.h{paint-order:stroke;stroke-width:3px}"
-    ".n,.s{font-weight:normal}.b{font-weight:bold}.a{text-anchor:start}.e{fill:none}"
+    ".n{font-size:10.5px;font-weight:normal}.s{font-size:8.5px;font-weight:normal}.h{paint-order:stroke;stroke-width:3px}"
+    ".b{font-weight:bold}.a{text-anchor:start}.e{fill:none}"
 )
 
 

@@ -20,6 +20,11 @@ def render(report: Report, show: Show | None = None) -> str:
 
 def source(drawn: Picture, dpi: int | None = None) -> str:
     """A picture as DOT source; ``dpi`` is the resolution for a bitmap."""
+    return str(digraph(drawn, dpi).source)
+
+
+def digraph(drawn: Picture, dpi: int | None = None) -> graphviz.Digraph:
+    """A picture for the ``graphviz`` package."""
     tree = drawn.tree
     source = graphviz.Digraph("graphscope", graph_attr=_graph(drawn, tree), node_attr=_NODE, edge_attr=_EDGE)
     if dpi:
@@ -38,7 +43,7 @@ def source(drawn: Picture, dpi: int | None = None) -> str:
         words = _drawing.tooltip([f"{titles[line.source]} to {titles[line.target]}"])
         apart = {"minlen": "2"} if leaves_module(line, home, above_leaves) else {}
         source.edge(line.source, line.target, tooltip=words, labeltooltip=words, **apart, **_drawing.line(line))
-    return str(source.source)
+    return source
 
 
 _NODE = {"fontname": "Helvetica", "fontsize": "10.5", "fontcolor": INK.light}

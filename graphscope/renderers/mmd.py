@@ -22,7 +22,7 @@ _FORMS = {
     "note": ('>"', '"]'),
     "chip": ('(["', '"])'),
 }
-_MARKUP = frozenset("&<>\"#;`\\{}[]|")
+_MARKUP = frozenset('&<>"#;`\\{}[]|')
 
 
 def render(report: Report, show: Show | None = None) -> str:
