@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -93,7 +92,11 @@ def test_opens_with_the_first_finding_beside_its_lines_and_nodes(desk: Desk) -> 
     assert page.locator("article.chosen").inner_text().count("GS101") == 1
     assert marked_lines(page) == [11, 16, 17, 18, 19]
     assert "fails: needs them again here" in page.inner_text("#lines")
-    assert page.locator("#details li").all_inner_texts() == ["Addmm (32, 16)", "Relu (32, 16)", "Addmm (32, 4)"]
+    assert page.locator("#details li").all_inner_texts() == [
+        "Addmm (32, 16) net1.0",
+        "Relu (32, 16) net1.1",
+        "Addmm (32, 4) net1.2",
+    ]
     assert page.locator("#event").inner_text().startswith("2 of 4")  # the moment before the call that fails
 
 
@@ -302,13 +305,13 @@ def test_prints_on_light_paper_and_is_as_before_then(desk: Desk) -> None:
     assert not page.locator("#finding-1").is_visible()
 
 
-@pytest.mark.parametrize("dark, width", [(False, 1280), (True, 1280), (False, 390)])
+@pytest.mark.parametrize("dark, width", [(False, 1280), (True, 390)])
 def test_axe_finds_no_serious_fault(desk: Desk, dark: bool, width: int) -> None:
     page = desk.open(two_losses(), dark=dark, width=width)
     for tab in ("outline", "memory", "reach", "examined", "graph"):
         page.click(f"#tab-{tab}")
     page.evaluate("for (const panel of document.querySelectorAll('[role=tabpanel]')) panel.hidden = false")
-    found = Axe().run(page).response["violations"]
+    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
     assert [(each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in ("serious", "critical")] == []
 
 
@@ -418,17 +421,53 @@ def test_passes_of_a_loop_are_boxes_those_alike_in_one() -> None:
 # ---- size
 
 
-def test_ten_thousand_nodes_open_within_three_seconds(desk: Desk) -> None:
+PAN = """(frames) => new Promise((done) => {
+  const canvas = document.getElementById("canvas");
+  canvas.setPointerCapture = () => {};
+  const { left, top } = canvas.getBoundingClientRect();
+  const point = (kind, step) => {
+    const at = { pointerId: 1, clientX: left + 200 + step, clientY: top + 100 + 3 * step };
+    canvas.dispatchEvent(new PointerEvent(kind, at));
+  };
+  point("pointerdown", 0);
+  let step = 0;
+  const frame = () => {
+    step += 1;
+    point("pointermove", step);
+    if (step < frames) return requestAnimationFrame(frame);
+    point("pointercancel", step);
+    requestAnimationFrame(done);
+  };
+  requestAnimationFrame(frame);
+})"""
+
+
+def test_ten_thousand_nodes_open_within_three_seconds_and_pan_at_thirty_frames_a_second(desk: Desk) -> None:
+    """In seconds of the processor, so that other programs on this machine do not count."""
     report = layers(3334)
     assert len(report.trace.graph) > 10_000
-    taken = []
-    while not taken or (min(taken) > 3 and len(taken) < 3):  # other programs run on this machine, too
-        started = time.monotonic()
-        page = desk.open(report)
-        taken.append(page.evaluate("performance.timing.loadEventEnd - performance.timing.navigationStart") / 1000)
-        assert time.monotonic() > started
-    assert min(taken) <= 3
-    assert page.inner_text("#summary").startswith("no findings")
+    page = desk.open(two_losses())
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def spent() -> float:
+        return next(
+            metric["value"]
+            for metric in session.send("Performance.getMetrics")["metrics"]
+            if metric["name"] == "TaskDuration"
+        )
+
+    (desk.folder / "report.html").write_text(str(render(report, "html")), encoding="utf-8")
+    before = spent()
+    page.reload()
+    page.evaluate("new Promise(requestAnimationFrame)")
+    opened = spent() - before
+    assert 0.1 < opened < 3
+    page.keyboard.press("e")
+    assert page.inner_text("#live") == "all modules are open"
+    before = spent()
+    page.evaluate(PAN, 30)
+    assert 0.001 < (spent() - before) / 30 < 1 / 30
 
 
 def test_tables_hold_each_name_once() -> None:

@@ -114,11 +114,13 @@ def _joins_leaf(id: int, graph: Graph) -> bool:
 
 def _divide(box: Box) -> None:
     """Where a box has too many children, put neighbours together, level by level."""
-    if len(box.children) > MOST:
-        size = max(_STRETCH, -(-len(box.children) // MOST))
-        parts = [box.children[start : start + size] for start in range(0, len(box.children), size)]
+    total = len(box.children)
+    if total > MOST:
+        size = max(_STRETCH, -(-total // MOST))
+        parts = [box.children[start : start + size] for start in range(0, total, size)]
         box.children = [
-            Box("run", f"{n * size + 1} to {n * size + len(part)}", children=part) for n, part in enumerate(parts)
+            Box("run", f"{n * size + 1:,} to {n * size + len(part):,} of {total:,}", children=part)
+            for n, part in enumerate(parts)
         ]
     for child in box.children:
         if isinstance(child, Box):

@@ -19,7 +19,7 @@ from ._style import BANDS, BROWN, EDGE, FRAME, INK, LOOKS, MARKS, PAPER, QUIET, 
 from ._words import clean
 
 _SCRIPTS = [
-    *("dom", "data", "layout", "scene", "canvas"),
+    *("dom", "data", "layout", "scene", "canvas", "map"),
     *("findings", "source", "details", "outline", "search", "views", "main"),
 ]
 

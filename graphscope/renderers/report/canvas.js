@@ -13,6 +13,7 @@ function readPaint() {
   const style = getComputedStyle(document.documentElement);
   const names = "bg panel ink muted line op op-line parameter parameter-line input input-line loss loss-ink freed freed-line cut severed shared stale alive module module-line path error warning note";
   paint = Object.fromEntries(names.split(" ").map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
+  charted = null;
   paint.optimizers = [1, 2, 3, 4, 5, 6].map((number) => style.getPropertyValue(`--optimizer-${number}`).trim());
   redraw();
 }
@@ -49,6 +50,7 @@ function draw() {
   if (camera.zoom < READABLE) drawFar(items);
   else items.forEach(drawItem);
   boxes.forEach(drawTitle);
+  drawMap();
 }
 
 const toGraph = (x, y) => [(x - camera.x) / camera.zoom, (y - camera.y) / camera.zoom];
@@ -399,7 +401,7 @@ function expandAll() {
   }
   layouts.clear();
   rebuild();
-  fit();
+  fitReadable();
   showOutline();
   say(total > MOST_OPEN ? `the first ${MOST_OPEN} nodes are open` : "all modules are open");
 }
@@ -418,11 +420,14 @@ function collapseAll() {
 
 const pointers = new Map();
 let moved = 0;
+let onMap = false;
 
 canvas.addEventListener("pointerdown", (event) => {
   canvas.setPointerCapture(event.pointerId);
   pointers.set(event.pointerId, [event.offsetX, event.offsetY]);
-  if (pointers.size === 1) moved = 0;
+  if (pointers.size > 1) return;
+  moved = 0;
+  onMap = goByMap(event.offsetX, event.offsetY);
 });
 
 canvas.addEventListener("pointermove", (event) => {
@@ -436,6 +441,8 @@ canvas.addEventListener("pointermove", (event) => {
     const [other] = [...pointers].filter(([id]) => id !== event.pointerId).map(([, at]) => at);
     const distance = (at) => Math.hypot(at[0] - other[0], at[1] - other[1]);
     zoomAt((now[0] + other[0]) / 2, (now[1] + other[1]) / 2, distance(now) / Math.max(distance([x, y]), 1));
+  } else if (onMap) {
+    goByMap(...now);
   } else {
     camera.x += now[0] - x;
     camera.y += now[1] - y;
@@ -446,7 +453,7 @@ canvas.addEventListener("pointermove", (event) => {
 });
 
 function release(event) {
-  if (!pointers.delete(event.pointerId) || event.type === "pointercancel" || moved > 5) return;
+  if (!pointers.delete(event.pointerId) || event.type === "pointercancel" || onMap || moved > 5) return;
   const [x, y] = toGraph(event.offsetX, event.offsetY);
   const item = itemAt(x, y);
   if (!item) clear();

@@ -50,7 +50,11 @@ function facts(rows) {
   return element("dl.facts", {}, ...rows.filter(([, value]) => value !== null && value !== "" && value !== undefined).flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, ...(Array.isArray(value) ? value : [value]))]));
 }
 
-const nodeButton = (node) => button(nodeWords(node), () => select(node, { reveal: true }));
+function nodeButton(node) {
+  const made = button(nodeWords(node), () => select(node, { reveal: true }));
+  const module = leaves.has(node) ? "" : moduleOf(node);
+  return module ? element("span", {}, made, element("span.muted", {}, ` ${module}`)) : made;
+}
 
 function nodeWords(node) {
   const leaf = leaves.get(node);
@@ -71,7 +75,7 @@ function showNothing() {
   const kinds = [count(NODES - leaves.size, "node"), count(leaves.size, "leaf tensor"), count(data.losses.length, "loss").replace("losss", "losses")];
   showDetails(
     element("h2", {}, "The graph"),
-    element("p", {}, `${kinds.join(", ")}. ${size(sum(kept.filter((each) => !each.isData)))} of activations saved for backward.`),
+    element("p", {}, `${kinds.join(", ")}. At most ${size(aliveBytes[peak])} of activations are kept for backward at once.`),
     element("p.muted", {}, "Gradients go down, from losses to leaves. Select a finding, a line, or a box."),
     data.losses.length ? element("h3", {}, "Losses") : null,
     data.losses.length ? element("ul.plain", {}, ...losses.map((loss) => element("li", {}, button(loss.title, () => select(loss.id, { reveal: true })), loss.state ? element("span.muted", {}, ` ${loss.state}`) : null))) : null,
@@ -142,8 +146,8 @@ function savedTable(saved) {
 }
 
 function neighbours(node) {
-  const before = [...new Set(sources[node])];
-  const after = [...new Set(targets[node])];
+  const before = [...new Set(sources[node].flatMap((source) => (folded.has(source) ? sources[source] : [source])))];
+  const after = [...new Set(targets[node].map((target) => folded.get(target) ?? target))];
   return [
     element("h3", {}, "gradient comes from"),
     before.length ? nodeList(before, 12) : element("p.muted", {}, losses.some((loss) => loss.node === node) ? "a loss" : "nothing here"),
@@ -237,13 +241,13 @@ function showWay(loss, node) {
   byId("from").value = loss.index;
   if (leaves.has(node)) byId("to").value = node;
   if (path) {
-    const opened = path.length <= 200 && path.map((each) => openAround(drawnAs(each)[0])).some(Boolean);
+    const opened = path.length <= 200 && path.map((each) => openAround(nearest(each))).some(Boolean);
     if (opened) rebuild();
     markPath(loss, path);
     followHighlight();
     showOutline();
     showDetails(element("h2", {}, `From ${loss.title} to ${nameOf(node)}`), element("p", {}, `The gradient passes ${count(path.length, "node")}, by a shortest way.`), nodeList(path, 200));
-    centre([loss.id, ...path.map((each) => drawnAs(each)[0])]);
+    centre([loss.id, ...path.map(nearest)]);
   } else {
     const stops = data.stops.filter(([, , concerned, kept]) => concerned.includes(loss.index) && kept.includes(node));
     const why = loss.node < 0 ? `${loss.name} has no graph.` : stops.length ? "The gradient stops here:" : `No computation that was seen leads from ${nameOf(node)} to ${loss.name}.`;

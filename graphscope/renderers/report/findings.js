@@ -5,6 +5,7 @@ const MARKS = { error: "✕", warning: "!", note: "i" };
 function showFindings() {
   const list = byId("findings");
   const heading = element("h2", {}, findings.length ? count(findings.length, "finding") : "No findings");
+  byId("layout").classList.toggle("clean", !findings.length);
   list.replaceChildren(heading, ...findings.map(card), ...(findings.length ? [] : [allClear()]));
 }
 
@@ -49,7 +50,7 @@ function chooseFinding(index, { quiet = false } = {}) {
   state.position = finding.event < 0 ? null : finding.event;
   highlight.nodes = new Set(finding.nodes.flatMap(drawnAs));
   highlight.segments = new Set();
-  const shown = finding.nodes.slice(0, 200).filter((node) => openAround(drawnAs(node)[0]));
+  const shown = finding.nodes.slice(0, 200).filter((node) => openAround(nearest(node)));
   if (shown.length) {
     rebuild();
     showOutline();
@@ -73,7 +74,7 @@ function chooseFinding(index, { quiet = false } = {}) {
   showMoment();
   showFindingDetails(finding);
   const ids = [...highlight.nodes];
-  if (ids.length) centre([...failing.map((loss) => loss.id), ...ids], finding.nodes.map((node) => drawnAs(node)[0]));
+  if (ids.length) centre([...failing.map((loss) => loss.id), ...ids], finding.nodes.map(nearest));
   else redraw();
   if (!quiet) {
     byId(`card-${index}`).scrollIntoView({ block: "nearest" });

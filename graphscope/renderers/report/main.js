@@ -14,8 +14,9 @@ function select(id, { reveal = false } = {}) {
   highlight.segments = new Set();
   highlight.nodes = new Set();
   if (reveal) {
-    if (openAround(drawn[0])) rebuild();
-    centre(drawn);
+    const first = isNode(id) ? nearest(id) : id;
+    if (openAround(first)) rebuild();
+    centre([first]);
   }
   for (const each of drawn) if (visible(each) !== each) highlight.nodes.add(visible(each));
   showSelected(id);
@@ -129,6 +130,7 @@ document.querySelector(".way").hidden = !losses.length || !data.leaves.length;
 byId("way").addEventListener("click", () => showWay(losses[Number(byId("from").value)], Number(byId("to").value)));
 
 fillFiles();
+if (!data.files.some(([, lines]) => lines.length)) byId("lines").append(element("p", {}, "No source is known."));
 showFindings();
 showLegend();
 setUpTimeline();

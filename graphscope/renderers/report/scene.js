@@ -75,6 +75,12 @@ function drawnAs(node) {
   return leafGroups.get(leaf) ?? [node];
 }
 
+// Where to look for a node: where it is visible, else where it is drawn first.
+function nearest(node) {
+  const all = drawnAs(node).toSorted((a, b) => homeOf(a) - homeOf(b));
+  return all.find((id) => visible(id) === id) ?? all[0];
+}
+
 // ---- scopes: what is in them, and which edges touch them
 
 const contents = scopes.map((scope) => scope.nodes.filter((node) => !folded.has(node)));

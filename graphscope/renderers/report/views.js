@@ -107,10 +107,11 @@ function showMemory() {
   const alive = kept.filter(isKept(position));
   const activations = alive.filter((each) => !each.isData);
   const others = sum(alive) - sum(activations);
-  const moment = position ? `after event ${position}, ${eventWords(position - 1)}` : "before the first event";
+  const after = position ? `after event ${position}, ${eventWords(position - 1)}` : "before the first event";
+  const moment = state.position !== null ? after : position < EVENTS ? `before event ${position + 1}, ${eventWords(position)}` : after;
   byId("memory").replaceChildren(
     element("h2", {}, `${size(sum(activations))} of activations kept for backward`),
-    element("p.muted", {}, `${EVENTS ? `${state.position === null ? "At the peak, " : ""}${moment}. The peak is ${size(aliveBytes[peak])}. ` : ""}${others ? `${size(others)} of data are kept as well: batches, targets, masks, which the program often holds anyway. ` : ""}Each storage is counted once, where it was first saved; parameters are not counted.`),
+    element("p.muted", {}, `${EVENTS ? `${state.position === null ? "At the peak, " : "Right "}${moment}. The peak is ${size(aliveBytes[peak])}. ` : ""}${others ? `${size(others)} of data are kept as well: batches, targets, masks, which the program often holds anyway. ` : ""}Each storage is counted once, where it was first saved; parameters are not counted.`),
     element("div.columns", {}, bars("by module", activations, ({ node }) => moduleOf(node) || "no module", (name) => name), bars("by line", activations, ({ node }) => data.nodes.place[node], (place) => (place < 0 ? "line not known" : placeButton(place, shortPlace(place))))),
   );
 }
