@@ -56,6 +56,8 @@ class Action(Enum):
     RETAIN_GRAPH = "retain_graph"  # pass retain_graph=True to the backward or grad call there
     SUM = "sum"  # drop the backward there and backpropagate its loss together with the one at `other`
     MOVE_AFTER = "move_after"  # move the statement behind the one at `other`
+    MOVE_BEFORE = "move_before"  # move the statement in front of the one at `other`
+    COMPUTE_AGAIN = "compute_again"  # repeat the statement in front of the one at `other`
     DETACH = "detach"  # detach `name` before the statement uses it
     CLONE = "clone"  # write to a clone of `name`
     OUT_OF_PLACE = "out_of_place"  # the out-of-place form of the write there
@@ -77,7 +79,8 @@ class Fix:
     """A way to mend it: ``title`` says what to type, at ``location`` where one line is meant.
 
     ``changes_gradients`` and ``checked`` are None where that was not examined; ``works`` is False for
-    a popular remedy that would not help, with ``reason`` saying why. ``bytes`` is what it keeps in memory.
+    a popular remedy that would not help, with ``reason`` saying why. ``bytes`` is what it keeps in memory, and
+    ``until`` the call that no longer needs it then.
     ``edits`` are what to change in the source, where that can be told; all of them belong together.
     ``verified`` is whether the program, so edited, ran to its end without the finding, None where it was not run;
     ``agrees`` whether the gradients of its first step then were those of the fixes that keep the gradients.
@@ -90,6 +93,7 @@ class Fix:
     works: bool = True
     reason: str | None = None
     bytes: int | None = None
+    until: Location | None = None
     edits: tuple[Edit, ...] = ()
     verified: bool | None = None
     agrees: bool | None = None

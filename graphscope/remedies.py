@@ -118,7 +118,7 @@ class _Case:
             position = candidate.timeline[verdict.position][0]
             if not verdict.succeeds and (position == self.position or position not in self.failing):
                 return replace(candidate.fix, checked=True, works=False, reason=self.objection(verdict))
-        return replace(candidate.fix, checked=True)
+        return replace(candidate.fix, checked=True, until=self.verdict.event.location if candidate.fix.bytes else None)
 
     def objection(self, verdict: Verdict) -> str:
         """Why a call still fails."""
@@ -176,7 +176,8 @@ def _retain(case: _Case) -> Iterator[_Candidate]:
         edits = case.edits(Action.RETAIN_GRAPH, [each.event for each in case.freers])
         where, held = case.freers[0].event.location, case.held(case.freers)
         fix = Fix(title, where, changes_gradients=False, bytes=held, edits=edits)
-        yield _Candidate(fix, _retained(case, case.timeline), popular=True)
+        timeline = _inserted(_retained(case, case.timeline), _next_turn(case), after=case.position)
+        yield _Candidate(fix, timeline, case.trace.graph, popular=True)
         if case.writers and not case.is_carried:
             timeline = _postponed(case, _retained(case, case.timeline))
             what = _writer(case, case.writers[0].event)
@@ -194,6 +195,22 @@ def _retained(case: _Case, timeline: Timeline) -> Timeline:
         )
         for position, event in timeline
     ]
+
+
+def _next_turn(case: _Case) -> Timeline:
+    """What the next turn of the loop does to what it will carry over from this one, if it will."""
+    graph, event = case.trace.graph, case.verdict.event
+    old = frozenset().union(*(case.engine.runs(each.event) for each in case.freers if isinstance(each.event, Backward)))
+    new = case.engine.runs(event) - old
+    joins = {target for node in new for target, _ in graph.targets[node] if target in old} - graph.leaf_tensors.keys()
+    carried = {(graph.locations[node], graph.ops[node]) for node in joins if node in graph.locations}
+    again = [node for node in new if (graph.locations.get(node), graph.ops[node]) in carried]
+    if not case.is_carried or not again or not event.ran:
+        return []
+    between = case.timeline[case.freers[-1].position : case.position]
+    steps = [(position, replace(each, ran=False)) for position, each in between if isinstance(each, OptimizerStep)]
+    roots = tuple(replace(event.roots[0], node=node) for node in again)
+    return [*steps, (case.position, replace(event, roots=roots, retain_graph=True))]
 
 
 def _sum(case: _Case) -> Iterator[_Candidate]:
@@ -215,18 +232,18 @@ def _sum(case: _Case) -> Iterator[_Candidate]:
         title = f"call ({names}).backward() once" if not case.is_carried else "add up the losses and call backward once"
         edits = case.edits(Action.SUM, calls, event.location)
         fix = Fix(title, event.location, changes_gradients=False, bytes=case.held(case.freers), edits=edits)
-        yield _Candidate(fix, _inserted(rest, (case.position, merged), after=case.position))
+        yield _Candidate(fix, _inserted(rest, [(case.position, merged)], after=case.position))
     elif case.existed(case.freers[0].event.time):
         title = f"call ({names}).backward() once, before the steps"
         where = case.freers[0].event.location
         edits = case.edits(Action.SUM, [*calls[1:], event], where)
         fix = Fix(title, where, changes_gradients=True, bytes=0, edits=edits)
-        yield _Candidate(fix, _inserted(rest, (case.position, merged), after=first))
+        yield _Candidate(fix, _inserted(rest, [(case.position, merged)], after=first))
 
 
-def _inserted(timeline: Timeline, entry: tuple[int, Event], *, after: int) -> Timeline:
+def _inserted(timeline: Timeline, entries: Timeline, *, after: int) -> Timeline:
     index = next((index for index, (position, _) in enumerate(timeline) if position > after), len(timeline))
-    return [*timeline[:index], entry, *timeline[index:]]
+    return [*timeline[:index], *entries, *timeline[index:]]
 
 
 def _later_write(case: _Case) -> Iterator[_Candidate]:
@@ -283,9 +300,11 @@ def _earlier_call(case: _Case) -> Iterator[_Candidate]:
     if first.position == case.position - 1 or not case.existed(first.event.time):
         return
     rest = [each for each in case.timeline if each[0] != case.position]
-    timeline = _inserted(rest, (case.position, case.verdict.event), after=first.position - 1)
+    timeline = _inserted(rest, [(case.position, case.verdict.event)], after=first.position - 1)
     title = f"call {_call(case.verdict.event)} before {_writer(case, first.event)}"
-    fix = Fix(title, case.verdict.event.location, changes_gradients=_step_sees_more(case), bytes=0)
+    where = case.verdict.event.location
+    edits = case.edits(Action.MOVE_BEFORE, [case.verdict.event], first.event.location)
+    fix = Fix(title, where, changes_gradients=_step_sees_more(case), bytes=0, edits=edits)
     yield _Candidate(fix, timeline)
 
 
@@ -343,15 +362,47 @@ def _first_location(graph: Graph, nodes: dict[int, tuple[tuple[int, int], ...]])
 
 def _recompute(case: _Case) -> Iterator[_Candidate]:
     """Compute the forward anew: nothing that came before has touched the nodes it makes."""
-    last = max((culprit.position for culprit in case.verdict.culprits), default=-1)
-    event = case.verdict.event
-    stepped = any(isinstance(each, OptimizerStep | InPlaceWrite) for each in case.trace.events[: case.position][last:])
-    wrote = bool(case.writers) or stepped
-    names = ", ".join(root.name for root in event.roots)
-    after = f" after {_places(case.verdict.culprits)}" if case.verdict.culprits else ""
-    fix = Fix(f"compute {names} again{after}", event.location, changes_gradients=wrote, bytes=0)
-    if not case.engine.buffers.gone & case.engine.runs(event):
-        yield _Candidate(fix, [each for each in case.timeline if each[0] >= case.position])
+    culprits, event = case.verdict.culprits, case.verdict.event
+    if not culprits or any(map(case.is_part, case.writers)) or case.engine.buffers.gone & case.engine.runs(event):
+        return
+    last = culprits[-1]
+    if case.existed(last.event.time):
+        what = ", ".join(root.name for root in event.roots)
+        edits = _computed_again(case)
+    elif (once := _made_once(case)) is not None:
+        what, edits = f"what {once} gives", ()
+    else:
+        return
+    between = case.trace.events[last.position : case.position]
+    wrote = bool(case.writers) or any(isinstance(each, OptimizerStep | InPlaceWrite) for each in between)
+    title = f"compute {what} again after {_places(culprits)}"
+    fix = Fix(title, event.location, changes_gradients=wrote, bytes=0, edits=edits)
+    yield _Candidate(fix, [each for each in case.timeline if each[0] >= case.position])
+
+
+def _computed_again(case: _Case) -> tuple[Edit, ...]:
+    """The edits that repeat, before the failing call, the statements of its function that computed its roots."""
+    graph, here = case.trace.graph, case.verdict.event.location
+    locations: dict[Location, None] = {}
+    for node in case.engine.runs(case.verdict.event) - graph.leaf_tensors.keys():
+        places = (graph.locations.get(node), *graph.callers.get(node, ()))
+        mine = (each for each in places if each and (each.file, each.function) == (here.file, here.function))
+        location = next(mine, None)
+        if location is None or location >= here or not case.verdict.event.ran:
+            return ()
+        locations[location] = None
+    return tuple(Edit(Action.COMPUTE_AGAIN, location, here) for location in sorted(locations))
+
+
+def _made_once(case: _Case) -> Location | None:
+    """The statement that gave all of what the failing call shares with its culprits, if that ran only once."""
+    graph = case.trace.graph
+    shared = [node for culprit in case.verdict.culprits for node in culprit.nodes]
+    places = {graph.locations.get(node) for node in shared}
+    if len(places) != 1 or (place := places.pop()) is None:
+        return None
+    times = {graph.times[node] for node, location in graph.locations.items() if location == place}
+    return place if max(times) < case.verdict.culprits[0].event.time else None
 
 
 def _without_write(case: _Case) -> Iterator[_Candidate]:

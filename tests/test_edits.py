@@ -197,6 +197,57 @@ def test_a_move_is_refused(source: str, lines: tuple[int, int]) -> None:
     assert apply(source, [Edit(Action.MOVE_AFTER, at(lines[0]), at(lines[1]))]) is None
 
 
+def test_a_backward_moves_before_a_step() -> None:
+    source = "opt.step()\n# the other\nb.backward()  # two"
+    assert apply(source, [Edit(Action.MOVE_BEFORE, at(3), at(1))]) == "b.backward()  # two\nopt.step()\n# the other\n"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "opt.step()\nb = f(x)\nb.backward()\n",
+        "opt.step()\nif stop: break\nb.backward()\n",
+        "opt.step()\ndel b\nb.backward()\n",
+        "g = f(x)\nopt.step(g)\ng = grad(y, x)\n",
+        "if x:\n    opt.step()\nb.backward()\n",
+    ],
+)
+def test_a_backward_that_depends_on_what_comes_before_it_stays(source: str) -> None:
+    last = source.count("\n")
+    assert apply(source, [Edit(Action.MOVE_BEFORE, at(last), at(1 + source.startswith("if")))]) is None
+
+
+def again(source: str, *lines: int) -> str | None:
+    """What becomes of a program of which some lines are repeated before the last one."""
+    last = at(source.count("\n"))
+    return apply(source, [Edit(Action.COMPUTE_AGAIN, at(line), last) for line in lines])
+
+
+def test_a_forward_is_repeated_before_its_backward() -> None:
+    source = "h = f(x)\nh = g(h)  # two\nloss, _ = h.sum(), 1\nopt.step()\nloss.backward()\n"
+    forward = source.splitlines(keepends=True)[:3]
+    assert again(source, 1, 2, 3) == "".join([*forward, "opt.step()\n", *forward, "loss.backward()\n"])
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ("h = g(h)\nopt.step()\nh.backward()\n", (1,)),  # it would go on from where it got
+        ("h = f(x)\nx = next_batch\nopt.step()\nh.backward()\n", (1,)),
+        ("h = f(x)\nfor x in y: pass\nh.backward()\n", (1,)),
+        ("h = f(x)\nh = h + 1\nloss = h.sum()\nloss.backward()\n", (1, 3)),
+        ("h = f(x)\nh = None\nopt.step()\nh.backward()\n", (1,)),
+        ("h = f(next(data))\nopt.step()\nh.backward()\n", (1,)),
+        ("h = f(x)\nlosses.append(h)\nt = sum(losses)\nt.backward()\n", (1, 3)),
+        ("h += f(x)\nopt.step()\nh.backward()\n", (1,)),
+        ("self.h = f(x)\nopt.step()\nself.h.backward()\n", (1,)),
+        ("if x:\n    h = f(x)\nh.backward()\n", (2,)),
+    ],
+)
+def test_a_forward_that_would_not_be_the_same_is_not_repeated(source: str, lines: tuple[int, ...]) -> None:
+    assert again(source, *lines) is None
+
+
 @pytest.mark.parametrize(
     ("before", "name", "after"),
     [
@@ -223,6 +274,11 @@ def test_a_state_that_begins_as_none_is_detached_from_the_second_turn_on() -> No
     assert detached("h = None\nh = h + f(x)") == "h = None\nh = (h if h is None else h.detach()) + f(x)"
     source = "def f(x, s=None):\n    a, b = s\n    s = g(x, s)"
     assert detached(source) == source[:-2] + "s if s is None else tuple(state.detach() for state in s))"
+
+
+def test_a_total_that_begins_as_a_number_is_detached_from_the_second_turn_on() -> None:
+    after = "total = 0.0\ntotal = (total if isinstance(total, float) else total.detach()) + f(x)"
+    assert detached("total = 0.0\ntotal = total + f(x)") == after
 
 
 @pytest.mark.parametrize(

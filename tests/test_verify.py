@@ -71,6 +71,102 @@ def test_a_failing_sample_has_a_fix_that_holds_and_none_that_fails(name: str, ho
     assert mended.returncode == 0, done.stdout + mended.stderr
 
 
+STEP_TOO_EARLY = """
+    import torch
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 3))
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    x = torch.randn(5, 3)
+    for turn in range(2):
+        mid = net(x)
+        first, second = mid.mean(), mid.pow(2).mean()
+        first.backward(retain_graph=True)
+        opt.step()
+        opt.zero_grad()
+        second.backward()
+    """
+OWN_WRITE = """
+    import torch
+    h = torch.nn.Linear(3, 4)(torch.randn(5, 3)).exp()
+    h += 1
+    loss = h.sum()
+    loss.backward()
+    """
+HIDDEN_STATE = """
+    import torch
+    cell = torch.nn.RNNCell(3, 4)
+    opt = torch.optim.SGD(cell.parameters(), lr=0.1)
+    h = torch.zeros(5, 4)
+    for turn in range(3):
+        h = cell(torch.randn(5, 3), h)
+        loss = h.pow(2).mean()
+        loss.backward()
+        opt.step()
+    """
+FEATURES_ONCE = """
+    import torch
+    encoder, head = torch.nn.Linear(3, 4), torch.nn.Linear(4, 1)
+    opt = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.1)
+    features = encoder(torch.randn(5, 3)).tanh()
+    for turn in range(3):
+        loss = head(features).pow(2).mean()
+        loss.backward()
+        opt.step()
+    """
+RUNNING_TOTAL = """
+    import torch
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    total = 0
+    for turn in range(3):
+        total = total + net(torch.randn(5, 3)).pow(2).mean()
+        total.backward()
+        opt.step()
+    """
+SHOWN = {
+    STEP_TOO_EARLY: {
+        "move opt.step() after second.backward()": True,
+        "call second.backward() before opt.step()": True,
+        "compute second again after train.py:9": True,
+    },
+    OWN_WRITE: {
+        "write `h = h + ...`, out of place": True,
+        "write to a copy: `h = h.clone()` before it": True,
+    },
+    HIDDEN_STATE: {
+        "detach() what this statement takes from the earlier graph": True,
+        "pass retain_graph=True": None,
+    },
+    FEATURES_ONCE: {
+        "pass retain_graph=True": True,
+        "compute what train.py:4 gives again after train.py:7": None,
+        "detach() what this statement takes from the earlier graph": True,
+    },
+    RUNNING_TOTAL: {
+        "detach() what this statement takes from the earlier graph": True,
+        "pass retain_graph=True": None,
+    },
+}
+"""Programs that fail: their fixes, in order, and whether a run with the fix shows that it holds."""
+
+
+@pytest.mark.parametrize("source", SHOWN, ids=["step", "write", "state", "features", "total"])
+def test_the_fixes_shown_for_a_program_hold(source: str, home: Path) -> None:
+    tried = verify(inspected(source))
+    assert [(title, fix.verified) for title, fix in fixes(tried).items()] == list(SHOWN[source].items())
+
+
+def test_a_retained_graph_that_the_next_turn_would_find_overwritten_is_struck(home: Path) -> None:
+    for source in (HIDDEN_STATE, RUNNING_TOTAL):
+        retain = fixes(inspected(source))["pass retain_graph=True"]
+        assert not retain.works and "would have been modified by an inplace operation" in (retain.reason or "")
+    assert fixes(inspected(FEATURES_ONCE))["pass retain_graph=True"].works
+
+
+def test_what_a_fix_keeps_it_keeps_until_the_failing_call(home: Path) -> None:
+    kept = {title: (fix.bytes, fix.until) for title, fix in fixes(inspected(OWN_WRITE)).items()}
+    assert set(kept.values()) == {(80, at(5))}
+
+
 TWO_LOSSES = """
     import torch
     net, opt = torch.nn.Linear(2, 2), None

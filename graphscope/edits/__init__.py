@@ -13,8 +13,9 @@ from . import _files
 from ._calls import add_up, retain
 from ._detach import detach
 from ._files import Changed
+from ._moves import compute_again, move_after, move_before
 from ._source import Refused, Source, Splice
-from ._statements import clone, move_after, no_grad
+from ._statements import clone, no_grad
 from ._writes import out_of_place
 
 __all__ = ["Changed", "apply", "changed", "diff"]
@@ -57,15 +58,21 @@ def diff(root: str, wanted: Sequence[Sequence[Edit]]) -> tuple[bytes, int]:
 
 def _splices(source: Source, edits: Sequence[Edit]) -> Iterator[Splice]:
     edits = sorted(dict.fromkeys(edits), key=lambda edit: edit.location)
-    yield from add_up(source, [edit for edit in edits if edit.action is Action.SUM])
+    for action, change in _TOGETHER.items():
+        yield from change(source, [edit for edit in edits if edit.action is action])
     for edit in edits:
-        if edit.action is not Action.SUM:
+        if edit.action not in _TOGETHER:
             yield from _ACTIONS[edit.action](source, edit)
 
 
+_TOGETHER: dict[Action, Callable[[Source, Sequence[Edit]], Iterator[Splice]]] = {
+    Action.SUM: add_up,
+    Action.COMPUTE_AGAIN: compute_again,
+}
 _ACTIONS: dict[Action, Callable[[Source, Edit], Iterator[Splice]]] = {
     Action.RETAIN_GRAPH: retain,
     Action.MOVE_AFTER: move_after,
+    Action.MOVE_BEFORE: move_before,
     Action.DETACH: detach,
     Action.CLONE: clone,
     Action.OUT_OF_PLACE: out_of_place,

@@ -21,8 +21,8 @@ def detach(source: Source, edit: Edit) -> Iterator[Splice]:
     if _is_pair(source, statement, name):
         item = next(each for each in ("s", "state", "each", "item") if each != name)
         text = f"tuple({item}.detach() for {item} in {name})"
-    if _may_be_none(source, name):
-        text = f"{name} if {name} is None else {text}"
+    if (first := _first_value(source, name)) is not None:
+        text = f"{name} if {first} else {text}"
     for use in uses:
         bare = isinstance(source.parent(use), cst.Arg | cst.Assign) or use.lpar or " if " not in text
         yield Splice(source.start(use), source.end(use), text if bare else f"({text})")
@@ -73,17 +73,20 @@ def _carried(statement: cst.CSTNode, used: set[str]) -> str | None:
     return longest[0] if len(longest) == 1 else None
 
 
-def _may_be_none(source: Source, name: str) -> bool:
-    """Whether a name is None at some place: the state before the first turn of a loop."""
+def _first_value(source: Source, name: str) -> str | None:
+    """What holds for a name that is no tensor at some place: the state before the first turn of a loop."""
     for node in source.nodes:
         match node:
             case cst.Assign(targets=targets, value=cst.Name(value="None")):
                 if any(dotted(each.target) == name for each in targets):
-                    return True
+                    return f"{name} is None"
+            case cst.Assign(targets=targets, value=cst.Integer() | cst.Float() as number):
+                if any(dotted(each.target) == name for each in targets):
+                    return f"isinstance({name}, {'int' if isinstance(number, cst.Integer) else 'float'})"
             case cst.Param(name=cst.Name(value=parameter), default=cst.Name(value="None")):
                 if parameter == name:
-                    return True
-    return False
+                    return f"{name} is None"
+    return None
 
 
 def _is_pair(source: Source, statement: cst.CSTNode, name: str) -> bool:

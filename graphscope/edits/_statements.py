@@ -1,4 +1,4 @@
-"""Edits of whole statements: move one, wrap one, put one before it."""
+"""Edits of whole statements: wrap one, put a copy before it."""
 
 from __future__ import annotations
 
@@ -7,41 +7,8 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ..findings import Edit
-from ._source import Refused, Source, Splice, bound, descendants, dotted, names
+from ._source import Refused, Source, Splice, descendants, dotted, names
 from ._writes import check_own, written
-
-
-def move_after(source: Source, edit: Edit) -> Iterator[Splice]:
-    """Move a statement, with the comment on its line, behind another one of the same block."""
-    if edit.other is None:
-        raise Refused("moved to where?")
-    moved = source.alone(source.statement(edit.location.line))
-    other = source.alone(source.statement(edit.other.line))
-    if moved is other or source.block(moved) is not source.block(other) or source.start(moved) > source.start(other):
-        raise Refused("not before it in the same block")
-    if not isinstance(moved.body[0], cst.Expr | cst.Assign | cst.AugAssign):
-        raise Refused("not a statement to move")
-    _check_free(source, moved, other)
-    start, end = source.line_start(source.start(moved)), source.line_end(source.end(moved))
-    at = source.line_end(source.end(other))
-    text = source.between(start, end)
-    if source.between(at - 1, at) != "\n":
-        text = source.module.default_newline + text.rstrip("\r\n")
-    yield Splice(start, end)
-    yield Splice(at, at, text)
-
-
-def _check_free(source: Source, moved: cst.CSTNode, other: cst.CSTNode) -> None:
-    """Refuse where a name ties the statement to one that it would pass."""
-    gives, takes = bound(moved), names(moved)
-    for each in source.nodes:
-        if isinstance(each, cst.BaseSmallStatement | cst.BaseCompoundStatement) and (
-            source.end(moved) <= source.start(each) <= source.start(other)
-        ):
-            if isinstance(each, cst.Return | cst.Raise | cst.Break | cst.Continue):
-                raise Refused("it would not always be reached")
-            if gives & names(each) or takes & bound(each):
-                raise Refused("a name is needed in between")
 
 
 def clone(source: Source, edit: Edit) -> Iterator[Splice]:

@@ -21,7 +21,8 @@ that is possible, or null where it is unknown. All keys are always there.
 - ``findings``: ``[{code, name, severity, confidence, message, locations, fixes}]``; ``severity`` is ``error``,
   ``warning`` or ``note``, ``confidence`` is ``certain`` or ``likely``; each of ``locations`` has a location's keys,
   ``role`` (``cause``, ``failure``, ``related``) and ``label``, the first being where it is reported; each of ``fixes``
-  is ``{title, changes_gradients, checked, works, reason, bytes, location}``
+  is ``{title, changes_gradients, checked, works, verified, agrees, reason, bytes, until, location}``, ``until`` being
+  the location of the call up to which it keeps the bytes
 - ``suppressed``: the findings that a comment silenced, in the same form
 - ``cleared``: ``[{code, message, location}]``: what looked like the fault of a rule and was judged right, and why
 - ``steps``: ``{run, pauses}``: how many optimizer steps were made, and ``[{time, step, steps}]``: how many from which
@@ -261,6 +262,7 @@ def _fix(fix: Fix) -> dict[str, Any]:
         "agrees": fix.agrees,
         "reason": fix.reason,
         "bytes": fix.bytes,
+        "until": _location(fix.until),
         "location": _location(fix.location),
     }
 

@@ -70,7 +70,7 @@ def known(fix: Fix) -> str:
     if fix.works and fix.changes_gradients is not None:
         facts.append("changes gradients" if fix.changes_gradients else "same gradients")
     if fix.bytes:
-        facts.append(f"keeps {size(fix.bytes)}")
+        facts.append(f"keeps {size(fix.bytes)}" + (f" until {clean(str(fix.until))}" if fix.until else ""))
     if fix.verified and fix.agrees is not None:
         facts.append(
             f"the first step's gradients {'equal those' if fix.agrees else 'differ from those'} of other fixes"

@@ -43,14 +43,46 @@ def version(tensor: Tensor) -> int:
         return 0
 
 
-def expected_version(node: Any, raw_name: str, data: Tensor) -> int | None:
-    """The version that a saved tensor had when it was saved.
+def expected_version(node: Any, raw_name: str, data: Tensor, one_of_many: Any = None) -> int | None:
+    """The version that a saved tensor had when it was saved; ``one_of_many`` is its SavedTensor in a list of them.
 
     torch has no accessor for it; unpacking checks it and names both versions when they differ. Never
     to be called where an unpack hook is set.
     """
     name = raw_name.replace("_raw_saved_", "_saved_", 1) if raw_name != "_raw_saved_tensors" else "saved_tensors"
-    return _expected(lambda: getattr(node, name), data)
+
+    def unpack() -> Any:
+        return getattr(node, name)
+
+    if one_of_many is None:
+        return _expected(unpack, data)
+    found = _expected(one_of_many.unpack, data)
+    if found is not None:
+        return found
+    others = [each.data for each in getattr(node, raw_name) if isinstance(each.data, Tensor) and each.data is not data]
+    return _expected_in_list(unpack, data, others)  # what a node itself gave it only unpacks with all the others
+
+
+def _expected_in_list(unpack: Callable[[], Any], data: Tensor, others: list[Tensor]) -> int | None:
+    """The version expected of one of several tensors, the first outdated one of which torch names by its version."""
+    before = [(each, each._version) for each in (data, *others)]
+    try:
+        _set_version(data, _FAR)
+        for _ in before:
+            try:
+                unpack()
+                return None
+            except RuntimeError as error:
+                found = _EXPECTED.search(str(error))
+            if found is None or int(found[1]) == _FAR:
+                return found and int(found[2])
+            for each in others:
+                if each._version == int(found[1]):
+                    _set_version(each, int(found[2]))
+        return None
+    finally:
+        for each, version in before:
+            _set_version(each, version)
 
 
 def _expected(unpack: Callable[[], Any], data: Tensor) -> int | None:

@@ -34,7 +34,8 @@ def saved_rows(node: Any, names: Names, tensors: Tensors) -> tuple[Row, ...]:
         except RuntimeError:  # a list of saved tensors raises once it was freed
             rows.append(_empty(label, freed=True))
             continue
-        for saved in raw if type(raw) is tuple else (raw,):
+        several = type(raw) is tuple
+        for saved in raw if several else (raw,):
             data = saved.data
             if not isinstance(data, Tensor) or saved.unpack_hook is not None:
                 if (row := _row_of_absent(node, name, label, saved)) is not None:
@@ -44,7 +45,8 @@ def saved_rows(node: Any, names: Names, tensors: Tensors) -> tuple[Row, ...]:
                         arguments.setdefault(id(tensor), _row("argument", tensor, version, tensors))
                 continue
             current = data._version
-            rows.append(_row(label, data, _torch.expected_version(node, name, data) if current else 0, tensors))
+            expected = _torch.expected_version(node, name, data, saved if several else None) if current else 0
+            rows.append(_row(label, data, expected, tensors))
     return (*rows, *arguments.values())
 
 
