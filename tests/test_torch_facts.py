@@ -108,6 +108,34 @@ def test_expected_version_of_a_custom_function(x):
     assert _torch.expected_version(node, "_raw_saved_tensors", y) == 0
 
 
+class SavesBoth(Double):
+    @staticmethod
+    def forward(ctx, x):
+        result = x * 2
+        ctx.save_for_backward(x, result)
+        return result
+
+
+@pytest.mark.parametrize(("before", "after"), [((1, 0), (0, 1)), ((1, 0), (1, 1)), ((0, 0), (2, 1)), ((2, 0), (0, 0))])
+def test_expected_version_of_one_of_several_is_not_that_of_another(before, after, x):
+    y = x.clone()
+
+    def write(*times):
+        with torch.no_grad():
+            for tensor, count in zip((y, result), times, strict=False):
+                for _ in range(count):
+                    tensor.add_(1)
+
+    result = None
+    write(before[0])
+    result = SavesBoth.apply(y)
+    node = result.grad_fn
+    write(*after)
+    found = [_torch.expected_version(node, "_raw_saved_tensors", s.data, s) for s in node._raw_saved_tensors]
+    assert found == [before[0], 0]
+    assert (y._version, result._version) == (before[0] + after[0], after[1])
+
+
 def test_freed_is_told_from_never_needed(x):
     product = x * torch.ones(2, 3)  # of the two factors, one is not needed
     assert product.grad_fn._raw_saved_self.data is None

@@ -34,8 +34,7 @@ def saved_rows(node: Any, names: Names, tensors: Tensors) -> tuple[Row, ...]:
         except RuntimeError:  # a list of saved tensors raises once it was freed
             rows.append(_empty(label, freed=True))
             continue
-        several = type(raw) is tuple
-        for saved in raw if several else (raw,):
+        for saved in raw if type(raw) is tuple else (raw,):
             data = saved.data
             if not isinstance(data, Tensor) or saved.unpack_hook is not None:
                 if (row := _row_of_absent(node, name, label, saved)) is not None:
@@ -45,7 +44,8 @@ def saved_rows(node: Any, names: Names, tensors: Tensors) -> tuple[Row, ...]:
                         arguments.setdefault(id(tensor), _row("argument", tensor, version, tensors))
                 continue
             current = data._version
-            expected = _torch.expected_version(node, name, data, saved if several else None) if current else 0
+            one_of_many = saved if type(raw) is tuple else None
+            expected = _torch.expected_version(node, name, data, one_of_many) if current else 0
             rows.append(_row(label, data, expected, tensors))
     return (*rows, *arguments.values())
 
