@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 from torch.optim import Optimizer
 
 import graphscope
@@ -165,16 +166,39 @@ def test_step_says_which_parameters_it_wrote():
     assert all(write.after == write.before + 1 for write in event.writes)
 
 
-@pytest.mark.xfail(strict=True, reason="torch does not count this write, and no call tells of it")
-def test_batch_norm_statistics_are_writes():
-    norm = nn.BatchNorm1d(2).eval()
-    x = torch.randn(4, 2, requires_grad=True)
+@pytest.mark.parametrize("kwargs", [False, True])
+def test_batch_norm_statistics_are_writes_where_a_graph_was_given_them(kwargs):
+    norm = nn.BatchNorm1d(2)
+
+    def normalized(x):
+        if not kwargs:
+            return norm(x)
+        return F.batch_norm(x, running_mean=norm.running_mean, running_var=norm.running_var, training=norm.training)
+
     with graphscope.watch() as report:
-        loss = norm(x).sum()  # saves the running statistics
-        norm.train()
-        norm(torch.randn(4, 2))
+        normalized(torch.randn(4, 2, requires_grad=True)).sum().backward()  # works with the batch's own
+        normalized(torch.randn(4, 2))
+        loss = normalized(torch.randn(4, 2, requires_grad=True)).sum()
+        normalized(torch.randn(4, 2))
         loss.backward()
-    assert of_kind(report, InPlaceWrite)
+        with torch.no_grad():
+            norm.eval()(torch.randn(4, 2))
+        norm.train()(torch.randn(4, 2))
+    assert not of_kind(report, InPlaceWrite)
+    with graphscope.watch() as report:
+        loss = normalized(torch.randn(4, 2, requires_grad=True)).pow(2).sum()
+        norm.eval()
+        saving = normalized(torch.randn(4, 2, requires_grad=True)).pow(2).sum()
+        norm.train()
+        normalized(torch.randn(4, 2))
+        loss.backward()
+        saving.backward()
+    written = of_kind(report, InPlaceWrite)
+    assert [report.trace.tensors[event.write.tensor].shape for event in written] == [(2,), (2,)]
+    assert all(event.write.hidden and event.op == "batch_norm" for event in written)
+    (finding,) = report.findings
+    assert (finding.code, finding.facts["saved"]) == ("GS105", "running_mean")
+    assert "saving.backward()" in finding.message
 
 
 def test_zero_grad_names_its_owner_and_kind():

@@ -15,9 +15,10 @@ from ._lifetime import call_text
 class HiddenWrite(Rule):
     """A saved tensor was overwritten in a way that autograd does not notice, and a backward then used it.
 
-    Writes through ``.data``, through a numpy array on the same memory, or ``set_()`` do not move the
-    version counter of the tensor that was saved. Nothing raises: the backward formula works with the new values,
-    and the gradient is that of no function. Told from the storage and the order of save, write and backward.
+    Writes through ``.data``, through a numpy array on the same memory, or ``set_()`` do not move the version
+    counter of the tensor that was saved; nor does batch norm, in training, when it updates its running statistics.
+    Nothing raises: the backward formula works with the new values, and the gradient is that of no function. Told
+    from the storage and the order of save, write and backward.
 
     Bad::
 
@@ -51,7 +52,7 @@ class HiddenWrite(Rule):
             (node, each)
             for node, saved in (trace.graph.saved.items() if hidden else ())
             for each in saved
-            if each.storage in storages and not each.freed and not each.hooked
+            if each.storage in storages and not each.freed and not each.hooked and _is_read(trace, node, each)
         ]
         seen = set()
         for event in hidden:
@@ -76,18 +77,27 @@ class HiddenWrite(Rule):
             f"`{saved.name}` of shape {saved.shape}, saved by {node.op}, was overwritten by `{event.op}`, unseen by "
             f"its version counter; {call_text(backward)} computes wrong gradients from it, and nothing raises",
             places=places,
-            fixes=[
-                Fix(
-                    "use the out-of-place operation on the tensor itself, not on its .data",
-                    location=event.location,
-                    edits=(Edit(Action.OUT_OF_PLACE, event.location),),
-                )
-            ],
+            fixes=[_fix(event, backward)],
             nodes=(node.id,),
             op=event.op,
             node=node.op,
             saved=saved.name,
         )
+
+
+def _fix(event: InPlaceWrite, backward: Backward) -> Fix:
+    if event.op == "batch_norm":
+        return Fix(f"call {call_text(backward)} before the module updates its running statistics", event.location)
+    title = "use the out-of-place operation on the tensor itself, not on its .data"
+    return Fix(title, event.location, edits=(Edit(Action.OUT_OF_PLACE, event.location),))
+
+
+def _is_read(trace: Trace, node: int, saved: SavedTensor) -> bool:
+    """Whether a backward formula works with what it saved: in training, batch norm does with the batch's statistics."""
+    if not saved.name.startswith("running_"):
+        return True
+    own = next((each for each in trace.graph.saved[node] if each.name in ("result1", "save_mean")), None)
+    return own is None or own.shape == (0,)
 
 
 def _touches(write: Write, saved: SavedTensor) -> bool:

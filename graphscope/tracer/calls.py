@@ -120,6 +120,8 @@ class CallWatch(TorchFunctionMode):
                 )
         if written:
             self._gradients.wrote(op, args, numbers, location)
+        if kind is Kind.BATCH_NORM:
+            self._writes.normalized(args, kwargs, location, saves=node is not None)
         if kind is Kind.SET_DATA:
             row = self._seen.tensors.locate(known[0], inputs[0], own_counter=True)  # it keeps the one it has
             if self._writes.is_direct() or inputs[0].requires_grad:

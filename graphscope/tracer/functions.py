@@ -15,6 +15,7 @@ class Kind(Enum):
     ENTER = auto()  # a value comes into torch
     DATA = auto()  # `.data`: the same memory under a new version counter
     SET_DATA = auto()  # `x.data = y`, `x.set_(y)`: other memory under the same tensor
+    BATCH_NORM = auto()  # its running statistics, when it trains, are written uncounted
     READ_GRAD = auto()
     SET_GRAD = auto()
 
@@ -116,6 +117,8 @@ def classify(function: Any) -> Kind:
         return Kind.LEAVE
     if name in _ENTER:
         return Kind.ENTER
+    if name == "batch_norm" and getattr(function, "__module__", None) == "torch.nn.functional":
+        return Kind.BATCH_NORM
     if name in _SET:
         return Kind.SET_DATA
     if name in _SKIP or type(function).__name__ in ("OpOverload", "OpOverloadPacket", "TorchBindOpOverload"):

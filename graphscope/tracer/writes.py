@@ -26,6 +26,7 @@ class WriteWatch:
         self.memory: dict[
             int, tuple[int, int, int, int]
         ] = {}  # of tensors seen as arrays: start, size, storage, counter
+        self._kept: set[int] = set()  # running statistics that a graph was given
 
     def wrote(self, op: str, tensor: Tensor, number: int, before: int, location: Location, key: Any = None) -> None:
         """A tensor was written in place; ``key`` says where, for an item assignment."""
@@ -37,6 +38,27 @@ class WriteWatch:
         _, bytes, offset = _torch.extent(part)
         write = Write(number, row.storage, row.counter, before, row.version, hidden, offset, bytes)
         self._seen.events.append(InPlaceWrite(self._seen.tick(), self._seen.step, location, op, write))
+
+    def normalized(self, args: tuple[Any, ...], kwargs: dict[str, Any], location: Location, *, saves: bool) -> None:
+        """``batch_norm`` ran: in evaluation a graph saves its running statistics, in training it overwrites them.
+
+        torch does not count that write. It is recorded only where a graph was given them.
+        """
+        given = dict(zip(("input", "mean", "var", "weight", "bias", "training", "momentum"), args, strict=False))
+        statistics = (given.get("mean", kwargs.get("running_mean")), given.get("var", kwargs.get("running_var")))
+        training = given.get("training", kwargs.get("training", False))
+        for tensor in statistics:
+            if not isinstance(tensor, Tensor):
+                continue
+            number = self._seen.tensors.number(tensor)
+            if not training:
+                self._kept |= {number} if saves else set()
+            elif number in self._kept and given.get("momentum", kwargs.get("momentum", 0.1)) != 0:
+                row = self._seen.tensors.locate(number, tensor)
+                _, bytes, offset = _torch.extent(tensor)
+                write = Write(number, row.storage, row.counter, row.version, row.version, True, offset, bytes)
+                event = InPlaceWrite(self._seen.tick(), self._seen.step, location, "batch_norm", write)
+                self._seen.events.append(event)
 
     def is_direct(self) -> bool:
         """Whether the user's own code called the function that is being recorded."""
