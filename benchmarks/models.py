@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+import graphscope
+from graphscope.trace import Trace
 
 
 class Bottleneck(nn.Module):
@@ -89,3 +94,19 @@ def chain_loss(length: int) -> Tensor:
     for _ in range(length // 2):
         y = (y + 1).sin()
     return y
+
+
+def planned_chain(length: int, fails: bool) -> Trace:
+    """Five backwards and five steps, planned over a chain that saves the parameters, or none of them."""
+    parameters = [torch.ones((), requires_grad=True) for _ in range(5)]
+    loss = parameters[0]
+    for position in range(length // 2):
+        parameter = parameters[position % 5]
+        loss = (loss * parameter if fails else loss + parameter).sin()
+    optimizer = torch.optim.SGD(parameters, lr=0.1)
+    plan = graphscope.plan()
+    for _ in range(5):
+        plan.backward(loss, retain_graph=True).step(optimizer)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return plan.check().trace

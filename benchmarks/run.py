@@ -1,4 +1,4 @@
-"""How long ``graphscope.trace`` takes beside a bare walk of the same graph, and how long the tool takes to start.
+"""How long ``graphscope.trace`` and a prediction take beside a bare walk of the same graph, and how long a start takes.
 
     python benchmarks/run.py
 
@@ -18,12 +18,17 @@ import traceback
 from collections.abc import Callable
 from functools import partial
 from statistics import median
+from typing import TypeVar
 
 import torch
-from models import chain_loss, gpt2_small_loss, resnet50_loss
+from models import chain_loss, gpt2_small_loss, planned_chain, resnet50_loss
 from torch import Tensor
 
 from graphscope import trace
+from graphscope.engine import simulate
+from graphscope.trace import Trace
+
+T = TypeVar("T")
 
 # How to make the graph, in how many pairs of processes, and how many times in each.
 GRAPHS: dict[str, tuple[Callable[[], Tensor], int, int]] = {
@@ -33,6 +38,7 @@ GRAPHS: dict[str, tuple[Callable[[], Tensor], int, int]] = {
     "ResNet-50": (resnet50_loss, 5, 9),
     "GPT-2 small": (gpt2_small_loss, 5, 9),
 }
+PLANS = {"all succeed": False, "all but the first fail": True}
 STARTS = {
     "`import torch`": ["-c", "import torch"],
     "`import torch, graphscope`": ["-c", "import torch, graphscope"],
@@ -59,16 +65,21 @@ def traced(loss: Tensor) -> int:
     return len(trace(loss))
 
 
-def measured(build: Callable[[], Tensor], action: Callable[[Tensor], int], times: int) -> tuple[float, int]:
+def predicted(plan: Trace) -> int:
+    simulate(plan)
+    return len(plan.graph)
+
+
+def measured(build: Callable[[], T], action: Callable[[T], int], times: int) -> tuple[float, int]:
     """Seconds that an action takes on a fresh graph, median of some times, and the nodes it met, in a forked child."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
         try:
             seconds = []
-            for loss in [build() for _ in range(times)]:
+            for subject in [build() for _ in range(times)]:
                 start = time.perf_counter()
-                nodes = action(loss)
+                nodes = action(subject)
                 seconds.append(time.perf_counter() - start)
             os.write(writing, f"{median(seconds)} {nodes}".encode())
         except Exception:
@@ -101,6 +112,20 @@ def main() -> None:
         assert met == found, "the trace has the nodes that the walk met"
         ratio = median(slow / fast for slow, fast in zip(traces, walks, strict=True))
         cells = f"{met[0]:,} | {1e3 * median(walks):.2f} ms | {1e3 * median(traces):.2f} ms | {ratio:.1f}"
+        print(f"| {name} | {cells} |", flush=True)
+    print("\n| prediction of 5 backwards and 5 steps | nodes | bare walk | prediction | ratio |")
+    print("| --- | ---: | ---: | ---: | ---: |")
+    for name, fails in PLANS.items():
+        pairs = [
+            (
+                *measured(partial(chain_loss, 10_000), walk, 5),
+                *measured(partial(planned_chain, 10_000, fails), predicted, 5),
+            )
+            for _ in range(5)
+        ]
+        walks, met, predictions, _ = zip(*pairs, strict=True)
+        ratio = median(slow / fast for slow, fast in zip(predictions, walks, strict=True))
+        cells = f"{met[0]:,} | {1e3 * median(walks):.2f} ms | {1e3 * median(predictions):.2f} ms | {ratio:.1f}"
         print(f"| {name} | {cells} |", flush=True)
     print("\n| start | time |\n| --- | ---: |")
     rounds = [[started(command) for command in STARTS.values()] for _ in range(9)]

@@ -105,10 +105,11 @@ class Engine:
     """The lifetime rules of one graph; ``run`` may be called for many sequences over the same roots."""
 
     def __init__(self, graph: Graph, events: Iterable[Event]) -> None:
+        events = tuple(events)
         self.graph = graph
         roots = {root.node for event in events if isinstance(event, Backward) for root in event.roots}
         self.reach = Reach(graph.targets, sorted(node for node in roots if node is not None))
-        self.buffers = Buffers(graph)
+        self.buffers = Buffers(graph, _written(graph, events))
         self.reentrant = frozenset(node for node in graph.custom if graph.ops[node] == "CheckpointFunctionBackward")
 
     def run(self, events: Sequence[Event]) -> tuple[Verdict, ...]:
@@ -240,9 +241,9 @@ def _topological(targets: Sequence[tuple[tuple[int, int], ...]]) -> list[int]:
 
 
 class Buffers:
-    """What the nodes of a graph hold: which fail without their buffers, and which are watched by version."""
+    """What the nodes of a graph hold: which fail without their buffers, and which are ``written``, by counter."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, written: set[int]) -> None:
         self._graph = graph
         self.needed: set[int] = {node for node, reads in graph.custom.items() if reads is not False}
         self.unsure = frozenset(node for node, reads in graph.custom.items() if reads is None)
@@ -254,7 +255,7 @@ class Buffers:
                 self.needed.add(node)
                 if freed:
                     self.gone.add(node)
-                elif counter >= 0 and not hooked:
+                elif counter in written and not hooked:
                     if version is None:
                         self.undated[node].append(counter)
                     else:
@@ -275,6 +276,18 @@ class Buffers:
     def of(self, node: int) -> list[SavedTensor]:
         """What a node saved, in the order in which torch unpacks it: inputs of the operator before its results."""
         return sorted(self._graph.saved.get(node, ()), key=lambda saved: saved.name.startswith("result"))
+
+
+def _written(graph: Graph, events: Iterable[Event]) -> set[int]:
+    """The version counters that moved, or will: those that no write touches need no watching."""
+    found = {counter for counter, version in graph.versions.items() if version}
+    found |= {tensor.counter for tensor in graph.tensors if tensor.version}
+    for event in events:
+        if isinstance(event, InPlaceWrite):
+            found.add(event.write.counter)
+        elif isinstance(event, OptimizerStep):
+            found.update(write.counter for write in event.writes)
+    return found - {-1}
 
 
 def _watched(graph: Graph) -> Iterator[tuple[int, int, int | None, bool, bool]]:
@@ -339,7 +352,7 @@ class _State:
             self._advance(write.counter, after)
             self.writes[write.counter].append((position, after, write))
             undated = self.engine.buffers.undated_by_counter.get(write.counter, ())
-            self.outdated.update(node for node in undated if self._follows(position, after, node, None))
+            self.outdated.update(node for node in undated if self._follows(position, node))
 
     def _advance(self, counter: int, version: int) -> None:
         pairs = self.engine.buffers.dated.get(counter, ())
@@ -379,8 +392,8 @@ class _State:
             late = [
                 position
                 for counter in buffers.undated[node]
-                for position, after, _ in self.writes.get(counter, ())
-                if self._follows(position, after, node, None)
+                for position, _, _ in self.writes.get(counter, ())
+                if self._follows(position, node)
             ]
             if late:
                 bad[node] = ("stale", node in self.engine.graph.times or max(late) > self.met[node])
@@ -426,7 +439,7 @@ class _State:
         unseen = False
         if kind in ("freed", "stale"):
             relevant = (runs & buffers.needed) - (buffers.unsure if certain else frozenset())
-            found = [*self._freers(relevant - buffers.gone), *self._writers(relevant)]
+            found = [*self._freers(relevant - buffers.gone), *_as_steps(self._writers(relevant))]
             culprits = tuple(sorted(found, key=lambda culprit: culprit.position))
             unseen = not any(culprit.kind == kind and node in culprit.nodes for culprit in culprits)
         version = None if saved is None else self.versions.get(saved.counter)
@@ -437,10 +450,8 @@ class _State:
             return False
         return saved.version is None or saved.version < self.versions[saved.counter]
 
-    def _follows(self, position: int, after: int, node: int, version: int | None) -> bool:
-        """Whether a write came after the node saved: by version, else by time, else that cannot be ruled out."""
-        if version is not None:
-            return after > version
+    def _follows(self, position: int, node: int) -> bool:
+        """Whether a write came after a node saved at an unknown version: by time, else that cannot be ruled out."""
         made = self.engine.graph.times.get(node)
         return made is None or self.events[position].time > made
 
@@ -454,16 +465,29 @@ class _State:
         """The earlier events that wrote to a tensor after it was saved."""
         nodes: dict[int, set[int]] = defaultdict(set)
         writes: dict[int, dict[int, Write]] = defaultdict(dict)
-        for node in (self.stale | self.engine.buffers.undated.keys()) & relevant:
-            for saved in self.engine.buffers.of(node):
-                for position, after, write in self.writes.get(saved.counter, ()) if self._is_stale(saved) else ():
-                    if self._follows(position, after, node, saved.version):
-                        nodes[position].add(node)
-                        writes[position][id(write)] = write
+        buffers = self.engine.buffers
+        for counter, written in self.writes.items():
+            dated = [pair for pair in buffers.dated.get(counter, ()) if pair[1] in relevant]
+            undated = relevant.intersection(buffers.undated_by_counter.get(counter, ()))
+            for position, after, write in written if dated or undated else ():
+                met = {node for _, node in dated[: bisect_left(dated, (after, -1))]}
+                met.update(node for node in undated if self._follows(position, node))
+                if met:
+                    nodes[position] |= met
+                    writes[position][id(write)] = write
         for position, found in nodes.items():
             yield Culprit(
                 self.events[position], position, "stale", tuple(sorted(found)), tuple(writes[position].values())
             )
+
+
+def _as_steps(writers: Iterable[Culprit]) -> Iterator[Culprit]:
+    """The writers, without those that a step made one by one (LBFGS): they are told as the step."""
+    found = list(writers)
+    steps = {each.event.location for each in found if isinstance(each.event, OptimizerStep) and each.event.ran}
+    for each in found:
+        if not isinstance(each.event, InPlaceWrite) or each.event.location not in steps:
+            yield each
 
 
 def execution_order(graph: Graph, runs: frozenset[int], event: Backward) -> Iterator[int]:

@@ -229,9 +229,11 @@ def _sum(case: _Case) -> Iterator[_Candidate]:
         (position, each) for position, each in case.timeline if position not in others and position != case.position
     ]
     if not any(isinstance(each, OptimizerStep | ZeroGrad | GradRead) for each in between):
-        title = f"call ({names}).backward() once" if not case.is_carried else "add up the losses and call backward once"
+        what = f"({names})" if len(roots) > 1 else names
+        title = f"call {what}.backward() once" if not case.is_carried else "add up the losses and call backward once"
+        fewer = len(roots) < sum(len(call.roots) for call in [*calls, event])  # what was counted twice counts once
         edits = case.edits(Action.SUM, calls, event.location)
-        fix = Fix(title, event.location, changes_gradients=False, bytes=case.held(case.freers), edits=edits)
+        fix = Fix(title, event.location, changes_gradients=fewer, bytes=case.held(case.freers), edits=edits)
         yield _Candidate(fix, _inserted(rest, [(case.position, merged)], after=case.position))
     elif case.existed(case.freers[0].event.time):
         title = f"call ({names}).backward() once, before the steps"
@@ -262,7 +264,13 @@ def _later_write(case: _Case) -> Iterator[_Candidate]:
 
 def _moved(case: _Case) -> frozenset[int]:
     """The positions of the steps and writes, and of the clearing of gradients that follows a step."""
+    steps = {culprit.event.location for culprit in case.writers if isinstance(culprit.event, OptimizerStep)}
     moved = {culprit.position for culprit in case.writers}
+    moved |= {
+        position
+        for position, event in case.timeline[: case.position]
+        if isinstance(event, InPlaceWrite) and event.location in steps  # LBFGS writes several times in a step
+    }
     moved |= {
         position
         for position, event in case.timeline[min(moved) : case.position]
@@ -300,7 +308,7 @@ def _earlier_call(case: _Case) -> Iterator[_Candidate]:
     if first.position == case.position - 1 or not case.existed(first.event.time):
         return
     rest = [each for each in case.timeline if each[0] != case.position]
-    timeline = _inserted(rest, [(case.position, case.verdict.event)], after=first.position - 1)
+    timeline = _inserted(rest, [(case.position, case.verdict.event)], after=min(_moved(case)) - 1)
     title = f"call {_call(case.verdict.event)} before {_writer(case, first.event)}"
     where = case.verdict.event.location
     edits = case.edits(Action.MOVE_BEFORE, [case.verdict.event], first.event.location)

@@ -69,8 +69,7 @@ class OptimizerWatch:
         """The optimizers that were met, as plain data."""
         self._name()
         return tuple(
-            OptimizerRef(w.id, w.name or f"optimizer_{w.id + 1}", w.kind, w.groups, w.location)
-            for w in self._met
+            OptimizerRef(w.id, w.name or f"optimizer_{w.id + 1}", w.kind, w.groups, w.location) for w in self._met
         )
 
     def _name(self) -> None:
