@@ -49,12 +49,13 @@ def _warned(report: Report) -> Report:
     return report
 
 
-def trace(*losses: Tensor) -> Graph:
+def trace(*losses: Tensor, facts: bool = True) -> Graph:
     """The autograd graph behind one or more tensors, as plain data that keeps nothing of theirs alive.
 
+    Without ``facts`` it has operators, edges and leaves alone, no shapes and no saved tensors, which is faster.
     Raises GraphscopeError for anything but tensors. A tensor that does not require grad is a root without a node.
     """
-    return snapshot.graph(losses, sys._getframe(1))
+    return snapshot.graph(losses, sys._getframe(1), facts=facts)
 
 
 def make_dot(

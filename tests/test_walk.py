@@ -237,3 +237,13 @@ print("alive")
 def test_process_survives_the_death_of_a_deep_graph():
     ended = subprocess.run([sys.executable, "-c", DEEP], capture_output=True, text=True, timeout=120)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "1000001 1000000\nalive\n", "")
+
+
+def test_structure_alone_is_that_of_the_whole():
+    x = torch.randn(3, requires_grad=True)
+    loss = (x.exp() * x).sum()
+    whole, alone = graphscope.trace(loss), graphscope.trace(loss, facts=False)
+    assert (alone.ops, alone.targets, alone.leaf_tensors) == (whole.ops, whole.targets, whole.leaf_tensors)
+    assert not any(alone.outputs) and not any(alone.saved)
+    assert any(whole.saved)
+    assert alone.to_networkx().number_of_edges() == whole.to_networkx().number_of_edges()

@@ -21,13 +21,13 @@ from .walk import Walk
 class Snapshot:
     """One look at some losses, optimizers and modules; holds nothing of theirs once it is done."""
 
-    def __init__(self, frame: FrameType) -> None:
+    def __init__(self, frame: FrameType, *, facts: bool = True) -> None:
         self.frames = Frames()
         self.stack = list(self.frames.stack(frame)) or [frame]
         self.here = self.frames.location(self.stack[0])
         self.tensors = Tensors(time_passes=False)
         self.names = Names(self.tensors)
-        self.walk = Walk(self.tensors)
+        self.walk = Walk(self.tensors, facts=facts)
         self.optimizers: list[OptimizerRef] = []
 
     def root(self, loss: Tensor, position: int) -> Root:
@@ -59,14 +59,14 @@ class Snapshot:
         return self.walk.graph(roots)
 
 
-def graph(losses: Sequence[Tensor], frame: FrameType) -> Graph:
+def graph(losses: Sequence[Tensor], frame: FrameType, *, facts: bool = True) -> Graph:
     """The graph behind some losses, with the names of the caller's variables."""
     for loss in losses:
         if not isinstance(loss, Tensor):
             raise GraphscopeError(f"trace() takes tensors, such as trace(loss1, loss2); got {described(loss)}")
     if not losses:
         raise GraphscopeError("trace() takes at least one tensor, such as trace(loss)")
-    return Snapshot(frame).graph(losses)
+    return Snapshot(frame, facts=facts).graph(losses)
 
 
 def described(thing: Any) -> str:

@@ -26,10 +26,13 @@ class Walk:
 
     A node is known again by its sequence number: its wrapper is never kept, since that would keep the
     buffers it saved. All that lies behind a known node is known too, so a later walk visits only what is new.
-    ``found`` is called with the id and sequence number of each new node.
+    ``found`` is called with the id and sequence number of each new node. Without ``facts`` only operators, edges
+    and leaves are looked at, no shapes and no saved tensors.
     """
 
-    def __init__(self, tensors: Tensors, *, found: Callable[[int, int], None] | None = None) -> None:
+    def __init__(
+        self, tensors: Tensors, *, facts: bool = True, found: Callable[[int, int], None] | None = None
+    ) -> None:
         self.tensors = tensors
         self.ops: list[str] = []
         self.sequences: list[int] = []
@@ -38,6 +41,7 @@ class Walk:
         self.saved: dict[int, tuple[Row, ...]] = {}
         self.leaf_tensors: dict[int, int] = {}
         self.custom: dict[int, bool | None] = {}
+        self._facts = facts
         self._found = found
         self._begun = 0
         self._known: dict[int, int] = {}
@@ -108,6 +112,17 @@ class Walk:
                 self.custom[id] = _reads_saved(kind)
         ops.append(op or node.name())
         self.sequences.append(sequence)
+        self.targets.append(_UNSEEN)
+        if self._facts:
+            self._look_at(node, id, names)
+        else:
+            self.outputs.append(())
+        if self._found is not None:
+            self._found(id, sequence)
+        return id
+
+    def _look_at(self, node: Any, id: int, names: Names) -> None:
+        """The shapes of a node's outputs, and what it saved."""
         metas = node._input_metadata
         try:
             if len(metas) == 1:
@@ -120,12 +135,8 @@ class Walk:
             self.outputs.append(
                 tuple(TensorMeta((-1,), dtype_name(each.dtype), device_name(each.device)) for each in metas)
             )
-        self.targets.append(_UNSEEN)
         if names and (saved := saved_rows(node, names, self.tensors)):
             self.saved[id] = saved
-        if self._found is not None:
-            self._found(id, sequence)
-        return id
 
     def _metas_of(self, key: Any, metas: Any) -> tuple[TensorMeta, ...]:
         """The outputs of a node; remembered, since most nodes of a graph are alike and share one object."""
