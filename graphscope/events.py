@@ -191,8 +191,9 @@ class Call:
     grad when the call was made, and ``gives_grad`` which outputs had a history after it. ``leaves`` and
     ``enters`` mark a value that left torch (``numpy``, ``item`` ...) or came in (``from_numpy``, ``tensor`` ...).
     ``returned`` are the tensors whose value came back with an argument that is no tensor; ``likely``
-    means that they were recognised by their numbers only. ``grad_mode`` is ``"enabled"``, ``"no_grad"`` or
-    ``"inference"``.
+    means that they were recognised by their numbers only. ``numbers`` are the Python floats that went in, or the
+    one that left. ``grad_mode`` is ``"enabled"``, ``"no_grad"`` or ``"inference"``, and ``mode_at`` where gradients
+    were switched off.
     """
 
     time: int
@@ -207,6 +208,8 @@ class Call:
     grad_mode: str = "enabled"
     returned: tuple[int, ...] = ()
     likely: bool = False
+    numbers: tuple[float, ...] = ()
+    mode_at: Location | None = None
 
     @property
     def cuts(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,9 @@ from .location import Location
 
 if TYPE_CHECKING:
     import networkx
+
+
+_FLAT = frozenset({"Round", "Floor", "Ceil", "Trunc", "Sign", "Sgn", "Bernoulli", "Poisson", "Normal", "Nextafter"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,17 +240,25 @@ class Graph:
         """The tensor with this id."""
         return self.tensors[id]
 
-    def reachable(self, roots: Iterable[int]) -> frozenset[int]:
-        """The ids of the nodes that a backward from these nodes visits, the nodes themselves included."""
-        stack = list(roots)
-        seen = set(stack)
+    def reachable(self, roots: Iterable[int], *, stops: Collection[int] = ()) -> frozenset[int]:
+        """The ids of the nodes that a backward from these nodes visits, the nodes themselves included.
+
+        Nothing is visited by way of the nodes at which it ``stops``, nor they themselves.
+        """
+        stack = [root for root in roots if root not in stops]
+        seen = {*stack, *stops}
         targets = self.targets
         while stack:
             for target, _ in targets[stack.pop()]:
                 if target >= 0 and target not in seen:
                     seen.add(target)
                     stack.append(target)
-        return frozenset(seen)
+        return frozenset(seen.difference(stops))
+
+    @cached_property
+    def flat(self) -> frozenset[int]:
+        """The ids of the nodes that pass on a gradient of zero whatever they get: their operator is a staircase."""
+        return frozenset(id for id, op in enumerate(self.ops) if op.partition("Backward")[0] in _FLAT)
 
     def reached_tensors(self, roots: Iterable[int]) -> frozenset[int]:
         """The ids of the leaf tensors whose ``grad`` a backward from these nodes fills."""

@@ -10,6 +10,7 @@ from ..findings import Place, Role
 from ..flow import Cut, cuts
 from ..location import Location
 from ..trace import OptimizerRef, Trace
+from ..why import what_cut
 
 _MOST_NAMES = 6
 
@@ -64,13 +65,15 @@ def cut_places(found: Iterable[Cut]) -> list[Place]:
     places: dict[Location, Place] = {}
     for cut in found:
         labels = (
+            (cut.call.mode_at, "gradients are switched off here"),
             (cut.call, what_cut(cut.call)),
             (cut.exit if cut.returns else None, "it leaves torch here"),
             (cut.returns, "it comes back here as a constant, without its history"),
         )
-        for call, label in labels:
-            if call is not None and call.location is not None:
-                places.setdefault(call.location, Place(call.location, Role.CAUSE, label))
+        for at, label in labels:
+            location = at.location if isinstance(at, Call) else at
+            if location is not None:
+                places.setdefault(location, Place(location, Role.CAUSE, label))
     return list(places.values())
 
 
@@ -81,18 +84,6 @@ def cut_fact(trace: Trace, found: Sequence[Cut]) -> dict[str, object] | None:
     call = found[0].call
     nodes = (trace.graph.tensor(id).node for id in call.inputs)
     return {"location": call.location, "op": call.op, "node": next((node for node in nodes if node is not None), None)}
-
-
-def what_cut(call: Call) -> str:
-    """How a call cuts the gradient, in words."""
-    if call.leaves:
-        return f"`{call.op}` takes the value out of torch here: no gradient comes back through it"
-    if call.grad_mode != "enabled":
-        mode = "torch.inference_mode()" if call.grad_mode == "inference" else "torch.no_grad()"
-        return f"`{call.op}` runs under {mode} here: it records no history"
-    if call.op in ("detach", "data", "detach_"):
-        return f"`{call.op}` drops the history here"
-    return f"`{call.op}` has no gradient: the history ends here"
 
 
 def replacements(trace: Trace, lost: tuple[int, ...]) -> tuple[int, ...]:

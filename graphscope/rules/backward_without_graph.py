@@ -11,6 +11,7 @@ from ..graph import Root
 from ..rule import Rule
 from ..trace import Trace
 from ._parameters import cut_fact, cut_places
+from ._soft import soft_form
 
 
 class BackwardWithoutGraph(Rule):
@@ -84,4 +85,4 @@ def _advice(found: list[Cut]) -> str:
         return "run the forward of the network that is trained outside of the no_grad or inference_mode block"
     if cut.leaves or cut.op in ("detach", "data", "detach_"):
         return f"keep the tensor itself on the way to the loss, and use `{cut.op}` only for logging"
-    return f"use a differentiable form in place of `{cut.op}`: the soft values, not a choice made from them"
+    return soft_form(cut.op)

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..events import Call
+from ..events import Backward
 from ..findings import Confidence, Finding, Fix, Place, Role, Severity
-from ..flow import Cut, Following
+from ..flow import Cut, follow
 from ..rule import Rule
+from ..terms import Term, wasted
 from ..trace import Trace
-from ._parameters import cut_fact, cut_places, listed, losses
-
-_SUMS = {"add", "add_", "__add__", "__radd__", "__iadd__", "sub", "sub_", "rsub", "__sub__", "__rsub__"}
+from ._parameters import cut_fact, cut_places, listed, ungraded
+from ._terms import DeadTerm as Dead
+from ._terms import dead_terms, term_name, trained
 
 
 class DeadTerm(Rule):
     """A term of a loss was computed from parameters that train, but has lost its history on the way.
 
     A constant added to a loss changes its value and no gradient. The rest of the sum trains, so the loss falls and
-    nothing looks wrong; the term's weight has no influence. Reported for scalars only, as a term of a loss is one.
+    nothing looks wrong; the term's weight has no influence. The same goes for a term that trains only what is not to
+    be trained now: it was computed from detached values, and the gradients it gives another network are thrown away.
 
     Bad::
 
@@ -28,7 +30,7 @@ class DeadTerm(Rule):
         opt = torch.optim.SGD(net.parameters(), lr=0.1)
         with graphscope.watch() as report:
             out = net(torch.ones(2, 4))
-            penalty = out.argmax(1).float().mean()  # GS202
+            penalty = out.abs().mean().item()  # GS202
             loss = out.pow(2).mean() + 0.1 * penalty
             loss.backward()
             opt.step()
@@ -41,71 +43,96 @@ class DeadTerm(Rule):
         opt = torch.optim.SGD(net.parameters(), lr=0.1)
         with graphscope.watch() as report:
             out = net(torch.ones(2, 4))
-            penalty = out.softmax(1).max(1).values.mean()
+            penalty = out.abs().mean()
             loss = out.pow(2).mean() + 0.1 * penalty
             loss.backward()
             opt.step()
-            print(out.argmax(1).float().mean() + 1)
+            print(penalty.item() + 1)
     """
 
     code = "GS202"
     severity = Severity.ERROR
 
     def check(self, trace: Trace) -> Iterator[Finding]:
-        """An error for each scalar that is added to a loss after a cut."""
-        trained = {id for optimizer in trace.optimizers if optimizer.id in trace.stepped for id in optimizer.parameters}
-        following = Following(frozenset(trained))
-        for call in trace.calls:
-            following.follow(call)
-        wanted = _leading_to(trace, losses(trace))
-        seen = set()
-        for call in trace.calls:
-            if not _adds(trace, call) or not set(call.outputs) & wanted:
-                continue
-            for position, id in enumerate(call.inputs):
-                found = [following.cut(cut, reaches=True) for cut in following.dead.get(id, ())]
-                found = [cut for cut in found if cut.call.location is not None and cut.call.time < call.time]
-                dead = not call.needs_grad[position] and trace.graph.tensor(id).shape == ()
-                if dead and found and call.location not in seen:
-                    seen.add(call.location)
-                    yield self._finding(trace, call, found)
+        """An error for each statement that adds a term which trains nothing."""
+        for dead in dead_terms(trace):
+            if not any(cut.is_operation for cut in dead.cuts):
+                yield self._constant(trace, dead)
+        yield from self._wasted(trace)
 
-    def _finding(self, trace: Trace, call: Call, found: list[Cut]) -> Finding:
-        assert call.location is not None
-        behind = sorted(frozenset().union(*(cut.from_tensors for cut in found)))
-        places = cut_places(found)
-        if call.location not in {place.location for place in places}:
-            places.append(Place(call.location, Role.FAILURE, "added to the loss here, as a constant"))
-        how = "has no gradient" if found[0].call.op not in ("detach", "data", "grad") else "drops the history"
+    def _constant(self, trace: Trace, dead: Dead) -> Finding:
+        where = dead.term.call.location
+        places = cut_places(dead.cuts)
+        if where is not None and where not in {place.location for place in places}:
+            places.append(Place(where, Role.FAILURE, "added to the loss here, as a constant"))
+        op = dead.cuts[0].call.op
+        what = term_name(trace, dead.term)
         return self.finding(
-            f"a term of the loss trains nothing: `{found[0].call.op}` {how}, so that what it was computed from "
-            f"({listed(trace, behind)}) gets no gradient from this term",
+            f"{what} of the loss trains nothing: {_how(dead.cuts[0])}, so that what it was computed from "
+            f"({listed(trace, dead.sources)}) gets no gradient from it",
             places=places,
-            confidence=Confidence.CERTAIN if all(cut.certain for cut in found) else Confidence.LIKELY,
-            fixes=[Fix(_advice(found[0].call), changes_gradients=True)],
-            op=found[0].call.op,
-            cut=cut_fact(trace, found),
+            confidence=dead.confidence,
+            fixes=[Fix(_advice(dead.cuts[0]), changes_gradients=True)],
+            op=op,
+            term=what,
+            cut=cut_fact(trace, dead.cuts),
+        )
+
+    def _wasted(self, trace: Trace) -> Iterator[Finding]:
+        """The terms that were computed from detached values, and whose gradients are all thrown away."""
+        following = follow(trace, trained(trace))
+        lost = {id for optimizer in trace.optimizers for id in ungraded(trace, optimizer)}
+        for term, event, leaves in wasted(trace):
+            assert term.tensor is not None
+            before = [cut for cut in following.cuts_of(term.tensor) if cut.call.location is not None]
+            before = [cut for cut in before if cut.from_tensors - lost.union(leaves)]
+            if before:
+                yield self._thrown_away(trace, term, event, leaves, before)
+
+    def _thrown_away(
+        self, trace: Trace, term: Term, event: Backward, leaves: tuple[int, ...], before: list[Cut]
+    ) -> Finding:
+        meant = sorted(frozenset().union(*(cut.from_tensors for cut in before)) - frozenset(leaves))
+        places = cut_places(before)
+        if term.call.location is not None:
+            places.append(Place(term.call.location, Role.RELATED, "added to the loss here"))
+        places.append(Place(event.location, Role.FAILURE, "backpropagated here"))
+        what = term_name(trace, term)
+        return self.finding(
+            f"{what} of the loss trains nothing: it was computed from a value whose history `{before[0].call.op}` "
+            f"drops, so {listed(trace, meant)} gets no gradient from it; the gradients that it gives "
+            f"{listed(trace, leaves)} are thrown away before a step uses them",
+            places=places,
+            confidence=Confidence.CERTAIN if all(cut.certain for cut in before) else Confidence.LIKELY,
+            fixes=[
+                Fix(
+                    f"compute this term from the value itself, without `{before[0].call.op}`",
+                    location=before[0].call.location,
+                    changes_gradients=True,
+                )
+            ],
+            op=before[0].call.op,
+            term=what,
+            cut=cut_fact(trace, before),
         )
 
 
-def _adds(trace: Trace, call: Call) -> bool:
-    """Whether the call adds something to a scalar that has a history."""
-    alive = any(needs for needs in call.needs_grad)
-    return call.op in _SUMS and alive and any(call.gives_grad) and len(call.inputs) > 1
+def _how(cut: Cut) -> str:
+    call = cut.call
+    if call.leaves or cut.exit is not None:
+        return f"`{(cut.exit or call).op}` takes its value out of torch, and a number has no gradient"
+    if call.op == "grad":
+        return "it is made of gradients that torch.autograd.grad gave without a history"
+    if call.grad_mode != "enabled":
+        mode = "torch.inference_mode()" if call.grad_mode == "inference" else "torch.no_grad()"
+        return f"it was computed under {mode}"
+    return f"`{call.op}` drops its history"
 
 
-def _leading_to(trace: Trace, wanted: frozenset[int]) -> set[int]:
-    """The scalars that losses were summed up from: a term need not be added last."""
-    found = set(wanted)
-    for call in reversed(trace.calls):
-        if found.intersection(call.outputs) and (call.op in _SUMS or call.op in ("mul", "div", "clone", "__mul__")):
-            found.update(id for id in call.inputs if trace.graph.tensor(id).shape == ())
-    return found
-
-
-def _advice(call: Call) -> str:
+def _advice(cut: Cut) -> str:
+    call = cut.call
     if call.op == "grad":
         return "pass create_graph=True to torch.autograd.grad, so that its result has a history"
-    if call.leaves or call.op in ("detach", "data"):
-        return f"keep the tensor itself in the sum, and use `{call.op}` under another name for logging"
-    return f"build the term from soft values in place of `{call.op}`"
+    if call.grad_mode != "enabled":
+        return "compute the term outside of the block that switches gradients off"
+    return f"keep the tensor itself in the sum, and use `{(cut.exit or call).op}` under another name for logging"

@@ -55,6 +55,8 @@ class NumpyHop(Rule):
         for cut in cuts(trace, owned, losses(trace)):
             if cut.exit is None or cut.returns is None or not cut.reaches:
                 continue
+            if not cut.returns.enters and not cut.from_tensors & lost:
+                continue  # a number that arithmetic used: as a term of a loss, GS202 tells of it
             hop = (cut.call.location, cut.exit.location, cut.returns.location)
             if hop not in seen:
                 seen.add(hop)

@@ -6,6 +6,7 @@ import functools
 import sys
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
@@ -32,6 +33,7 @@ class CallWatch(TorchFunctionMode):
         self._gradients = gradients
         self._provenance = Provenance(writes.array_written)
         self._kinds: dict[Any, Kind] = {}
+        self._mode_at: Location | None = None  # where gradients were last switched off
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -42,7 +44,15 @@ class CallWatch(TorchFunctionMode):
             kind = self._kinds[func] = classify(func)
         if kind is Kind.SKIP or self._seen.busy or self._seen.off:
             return func(*args, **kwargs)
+        if kind is Kind.SET_MODE:
+            return self._set_mode(func, *args)
         return self._watch(func, kind, name_of(func), args, kwargs)
+
+    def _set_mode(self, function: Any, enabled: bool) -> None:
+        with self._seen.guard():
+            if torch.is_grad_enabled() and not enabled:
+                self._mode_at = self._seen.frames.switch(sys._getframe(1)) or self._mode_at
+        function(enabled)
 
     def watched_apply(self) -> Any:
         """``Function.apply``, which no mode sees: it is a class method, so that it is wrapped by class."""
@@ -135,6 +145,9 @@ class CallWatch(TorchFunctionMode):
                 row = self._seen.tensors.locate(known[0], inputs[0])
                 memory = (_torch.storage_start(inputs[0]), inputs[0].untyped_storage().nbytes())
                 self._writes.memory[known[0]] = (*memory, row.storage, row.counter)
+        elif op == "__iter__":
+            outputs += (rows := tuple(result))
+            result = iter(rows)
         else:
             flatten((result,), outputs)
             outputs += [each for each in written if not any(each is output for output in outputs)]
@@ -154,7 +167,10 @@ class CallWatch(TorchFunctionMode):
             self._seen.tensors.rows[number].requires_grad |= each.requires_grad
             if node is not None and each.requires_grad:
                 self._seen.tensors.rows[number].sequence = node
+        numbers = _floats((result,) if kind is Kind.LEAVE else args)
+        entered = kind is Kind.ENTER
         if known or certain or likely:
+            mode = _grad_mode()
             self._seen.calls.append(
                 Call(
                     self._seen.tick(),
@@ -163,12 +179,14 @@ class CallWatch(TorchFunctionMode):
                     known,
                     made,
                     needs,
-                    tuple([each.requires_grad for each in outputs]),
+                    tuple([each.requires_grad and (not entered or each.grad_fn is not None) for each in outputs]),
                     leaves=kind is Kind.LEAVE,
-                    enters=kind is Kind.ENTER,
-                    grad_mode=_grad_mode(),
+                    enters=entered,
+                    grad_mode=mode,
                     returned=(*sorted(certain), *sorted(likely)),
                     likely=bool(likely),
+                    numbers=numbers,
+                    mode_at=self._mode_at if mode == "no_grad" else None,
                 )
             )
         return result
@@ -223,3 +241,7 @@ def _grad_mode() -> str:
     if torch.is_inference_mode_enabled():
         return "inference"
     return "enabled" if torch.is_grad_enabled() else "no_grad"
+
+
+def _floats(args: tuple[Any, ...]) -> tuple[float, ...]:
+    return tuple([float(each) for each in args if isinstance(each, float | np.floating)])

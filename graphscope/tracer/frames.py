@@ -87,6 +87,22 @@ class Frames:
         user = self.user(frame)
         return None if user is None else self.location(user)
 
+    def switch(self, frame: FrameType | None) -> Location | None:
+        """Where gradients are being switched off: the statement, or the function that is decorated to do so.
+
+        None where they are only switched back to off, at the end of a block that had them on.
+        """
+        while frame is not None and frame.f_code is not self.edge and not self.is_user(frame.f_code):
+            if frame.f_code.co_name == "__exit__":
+                return None
+            if frame.f_code.co_name == "decorate_context" and (function := frame.f_locals.get("func")) is not None:
+                code = getattr(function, "__code__", None)
+                if code is not None and self.is_user(code):
+                    line = code.co_firstlineno
+                    return Location(self.relative(code.co_filename), line, line, code.co_name)
+            frame = frame.f_back
+        return None if frame is None or frame.f_code is self.edge else self.location(frame)
+
     def _locate(self, frame: FrameType) -> Location:
         code, line = frame.f_code, frame.f_lineno
         end = line

@@ -18,6 +18,7 @@ class Kind(Enum):
     BATCH_NORM = auto()  # its running statistics, when it trains, are written uncounted
     READ_GRAD = auto()
     SET_GRAD = auto()
+    SET_MODE = auto()  # gradients are switched on or off
 
 
 _LEAVE = {
@@ -73,7 +74,6 @@ _SKIP = {
     "__contains__",
     "__dlpack_device__",
     "__array_priority__",
-    "_set_grad_enabled",
     "is_grad_enabled",
     "set_grad_enabled",
     "result_type",
@@ -119,6 +119,8 @@ def classify(function: Any) -> Kind:
         return Kind.ENTER
     if name == "batch_norm" and getattr(function, "__module__", None) == "torch.nn.functional":
         return Kind.BATCH_NORM
+    if name == "_set_grad_enabled":
+        return Kind.SET_MODE
     if name in _SET:
         return Kind.SET_DATA
     if name in _SKIP or type(function).__name__ in ("OpOverload", "OpOverloadPacket", "TorchBindOpOverload"):

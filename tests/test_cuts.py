@@ -1,0 +1,237 @@
+"""Where a gradient stops: small training steps, each with one line that cuts it, or none that matters.
+
+A comment ``# GS206`` marks a line that a finding of this code must point at; a step without a mark must give no error
+and no warning.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import graphscope
+from graphscope.findings import Confidence, Severity
+
+SETUP = """\
+import math
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+torch.manual_seed(0)
+enc, dec, head = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 1)
+opt = torch.optim.SGD([*enc.parameters(), *dec.parameters(), *head.parameters()], lr=0.1)
+lam = 0.37
+for step in range(3):
+    x = torch.randn(8, 4)
+    opt.zero_grad()
+    z = enc(x)
+    rec = (dec(z) - x).pow(2).mean()
+    adv = head(z).sigmoid().mean()
+"""
+END = """
+    loss.backward()
+    opt.step()
+"""
+
+DEAD_TERMS = {
+    "a term made a float under its own name": """
+        value = adv.item()  # GS202
+        loss = rec + adv + 0.1 * value
+    """,
+    "float()": """
+        value = float(z.pow(2).mean())  # GS202
+        loss = rec + adv - value
+    """,
+    "a weight that is no constant of the source": """
+        value = z.pow(2).mean().item()  # GS202
+        loss = rec + adv + lam * math.sqrt(value)
+    """,
+    "in the very statement": """
+        loss = rec + adv + lam * z.pow(2).mean().item()  # GS202
+    """,
+    "a mean over numbers": """
+        value = np.mean([row.pow(2).mean().item() for row in z])  # GS202
+        loss = rec + adv + value
+    """,
+    "a number in a dict": """
+        losses = {"rec": rec, "adv": adv}
+        losses["norm"] = z.pow(2).mean().item()  # GS202
+        loss = sum(losses.values())
+    """,
+    "an element of a list": """
+        losses = [rec, adv, z.pow(2).mean().detach()]  # GS202
+        loss = sum(losses)
+    """,
+    "a list that is stacked": """
+        norm = z.pow(2).mean().data  # GS202
+        loss = torch.stack([rec, adv, norm]).mean()
+    """,
+    "added in place": """
+        loss = rec + adv
+        with torch.no_grad():  # GS202
+            norm = z.pow(2).mean()
+        loss += 0.5 * norm
+    """,
+    "a weighted sum in a loop": """
+        loss = 0.0
+        for weight, term in ((1.0, rec), (0.5, adv), (0.1, z.pow(2).mean().detach())):  # GS202
+            loss = loss + weight * term
+    """,
+    "a sum that is scaled": """
+        norm = z.pow(2).mean().detach()  # GS202
+        loss = (rec + adv + norm) / 3
+    """,
+}
+
+NO_GRADIENT = {
+    "a term of choices": """
+        wrong = (z.argmax(1) != 2).float().mean()  # GS206
+        loss = rec + adv + wrong
+    """,
+    "a term of rounded values": """
+        loss = rec + adv + z.round().pow(2).mean()  # GS206
+    """,
+    "a term of counted values": """
+        used = torch.bucketize(z, torch.tensor([0.0, 1.0])).float().mean()  # GS206
+        loss = rec + adv + used
+    """,
+    "the sign of a code": """
+        code = torch.sign(enc(x))  # GS206
+        loss = dec(code).mean() + head(code).mean()
+    """,
+    "a whole number": """
+        code = enc(x).long().float()  # GS206
+        loss = dec(code).mean() + head(code).mean()
+    """,
+    "a hard threshold": """
+        gate = (enc(x) > 0).float()  # GS206
+        loss = dec(gate * x).mean() + head(gate * x).mean()
+    """,
+    "the index of a maximum": """
+        index = enc(x).max(1).indices  # GS206
+        code = F.one_hot(index, 4).float()
+        loss = dec(code).mean() + head(code).mean()
+    """,
+    "a sample": """
+        code = F.one_hot(torch.multinomial(enc(x).softmax(1), 1)[:, 0], 4).float()  # GS206
+        loss = dec(code).mean() + head(code).mean()
+    """,
+    "a coin": """
+        code = torch.bernoulli(enc(x).sigmoid())  # GS206
+        loss = dec(code).mean() + head(code).mean()
+    """,
+    "noise compared with a probability": """
+        code = (torch.rand(8, 4) < enc(x).sigmoid()).float()  # GS206
+        loss = dec(code).mean() + head(code).mean()
+    """,
+    "a step function": """
+        code = torch.heaviside(enc(x), torch.tensor(0.5))  # GS206
+        loss = dec(code).mean() + head(code).mean()
+    """,
+}
+
+RIGHT = {
+    "logging": """
+        loss = rec + adv
+        history = [] if step == 0 else history
+        history.append(loss.item())
+        print(f"{rec.item():.3f} {float(adv):.3f} {np.mean(history):.3f}", z.argmax(1).tolist())
+    """,
+    "accuracy": """
+        loss = rec + adv
+        accuracy = (z.argmax(1) == 0).float().mean()
+        best = accuracy + 0.5
+    """,
+    "a weight that is measured": """
+        scale = rec.item() / (adv.item() + 1e-6)
+        loss = rec + scale * adv + 0.25
+    """,
+    "a mask by intent": """
+        mask = (z.detach() > 0).float()
+        loss = rec + adv + (mask * z).pow(2).mean()
+    """,
+    "a mask of labels": """
+        keep = x[:, 0] > 0
+        loss = rec + adv + F.cross_entropy(z[keep], x[keep].argmax(1))
+    """,
+    "targets of its own making": """
+        loss = rec + adv + F.cross_entropy(z, z.argmax(1))
+    """,
+    "straight-through": """
+        code = z + (z.round() - z).detach()
+        loss = rec + adv + dec(code).mean()
+    """,
+    "a straight-through sum": """
+        loss = rec + adv + (z.pow(2).mean() - adv).detach()
+    """,
+    "hard gumbel": """
+        loss = rec + adv + dec(F.gumbel_softmax(z, hard=True)).mean()
+    """,
+    "reinforce": """
+        dist = torch.distributions.Categorical(logits=z)
+        action = dist.sample()
+        reward = (action == 1).float()
+        loss = rec + adv - (dist.log_prob(action) * (reward - reward.mean())).mean()
+    """,
+    "a reparameterised sample": """
+        dist = torch.distributions.Normal(z, 1.0)
+        loss = rec + adv + dist.rsample().pow(2).mean()
+    """,
+    "a baseline that is a number": """
+        loss = rec + adv - (z.mean() * (1.0 - adv.item()))
+    """,
+    "clipping by value": """
+        loss = rec + adv + z.clamp(-1, 1).pow(2).mean() + torch.relu(z).mean()
+    """,
+    "a regression on detached features": """
+        loss = rec + adv + head(z.detach()).pow(2).mean()
+    """,
+    "flooding": """
+        loss = (rec + adv - 0.05).abs() + 0.05
+    """,
+}
+
+
+def inspected(step: str, folder: Path) -> tuple[str, graphscope.Report]:
+    """The program of a training step, and the report on it."""
+    source = SETUP + textwrap.indent(textwrap.dedent(step), "    ") + END
+    file = folder / "train.py"
+    file.write_text(source)
+    return source, graphscope.inspect(file)
+
+
+@pytest.mark.parametrize("step", [*DEAD_TERMS.values(), *NO_GRADIENT.values()], ids=[*DEAD_TERMS, *NO_GRADIENT])
+def test_cut_is_found_at_its_line(step: str, tmp_path: Path, capfd) -> None:
+    source, report = inspected(step, tmp_path)
+    lines = enumerate(source.splitlines(), start=1)
+    marks = {(mark[1], line) for line, text in lines if (mark := re.search(r"# (GS\d+)$", text))}
+    found = {
+        (finding.code, place.location.line) for finding in report.at_least(Severity.WARNING) for place in finding.places
+    }
+    assert marks <= found, str(report)
+
+
+@pytest.mark.parametrize("step", RIGHT.values(), ids=RIGHT)
+def test_cut_that_costs_nothing_is_no_fault(step: str, tmp_path: Path, capfd) -> None:
+    _, report = inspected(step, tmp_path)
+    assert report.trace.outcome.exception is None
+    assert not report.at_least(Severity.WARNING), str(report)
+
+
+def test_name_of_the_term_is_told(tmp_path: Path, capfd) -> None:
+    _, report = inspected("norm = z.pow(2).mean().detach()\nloss = rec + adv + norm", tmp_path)
+    (finding,) = report.findings
+    assert finding.facts["term"] == "the term `norm`" and finding.confidence is Confidence.CERTAIN
+
+
+def test_number_is_likely_where_only_its_value_tells(tmp_path: Path, capfd) -> None:
+    _, by_value = inspected(
+        "take = lambda t: t.item()\nvalue = take(z.pow(2).mean())\nloss = rec + adv + value", tmp_path
+    )
+    _, by_both = inspected("value = z.pow(2).mean().item()\nloss = rec + adv + value", tmp_path)
+    assert [f.confidence for f in by_value.findings] == [Confidence.LIKELY]
+    assert [f.confidence for f in by_both.findings] == [Confidence.CERTAIN]
