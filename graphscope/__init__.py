@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .api import check, inspect, make_dot, plan, trace, watch
+    from .api import check, inspect, make_dot, plan, trace, watch, why
     from .errors import GraphscopeError, GraphscopeWarning
     from .findings import Finding, Severity
     from .graph import Graph
@@ -22,6 +22,7 @@ _HOMES = {
     "plan": "api",
     "trace": "api",
     "watch": "api",
+    "why": "api",
     "GraphscopeError": "errors",
     "GraphscopeWarning": "errors",
     "Finding": "findings",
@@ -42,6 +43,7 @@ __all__ = [
     "plan",
     "trace",
     "watch",
+    "why",
 ]
 
 

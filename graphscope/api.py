@@ -17,9 +17,10 @@ from .renderers._picture import picture
 from .report import Report
 from .show import BOXES, Show
 from .trace import Trace
-from .tracer import details, planning, script, snapshot
+from .tracer import asking, details, planning, script, snapshot
 from .tracer.planning import Plan
 from .tracer.watching import Watching
+from .why import Why, explain
 
 if TYPE_CHECKING:
     import graphviz
@@ -85,6 +86,16 @@ def make_dot(
     report = Report(Trace(graph=graph))
     drawn: graphviz.Digraph = dot.digraph(picture(report, replace(wanted, details=lines)))
     return drawn
+
+
+def why(tensor: Tensor | str, loss: Tensor) -> Why:
+    """Why a tensor gets a gradient from a loss, or gets none: the way, or the statement that cut it.
+
+    ``tensor`` may be a name as well: ``why("net1.0.weight", loss)``. Inside ``watch()``, or in a script that is
+    inspected, the answer rests on all calls so far, elsewhere on the graph alone, which has no trace of what was cut.
+    Raises GraphscopeError when given something else, or a name that nothing has.
+    """
+    return explain(*asking.question(tensor, loss, sys._getframe(1)))
 
 
 def watch(*, select: Collection[str] = (), ignore: Collection[str] = ()) -> Watching:

@@ -26,6 +26,7 @@ from .report import Report, is_picture, render, save
 from .rule import Rule, all_rules, explanation
 from .show import BOXES, Show
 from .trace import Trace
+from .why import answers
 
 
 class _Problem(click.ClickException):
@@ -153,6 +154,7 @@ def _shows(command: Callable[..., None]) -> Callable[..., None]:
     help="End the program once each line that calls step() ran N times, or one of them 10 N times.",
 )
 @click.option("--every-step", is_flag=True, help="Record all of a long run, also what only repeats the steps before.")
+@click.option("--why", metavar="NAME", help="Tell why NAME, a parameter or module, gets a gradient or none.")
 @click.option("--verify", is_flag=True, help="Run the program again with each fix that is an edit, and say which hold.")
 @click.option("--diff", is_flag=True, help="Print the best fix of each finding on stdout, as a diff for `git apply`.")
 @click.option("--tree", is_flag=True, help="Print the graph, too: an outline of its modules and operators.")
@@ -174,6 +176,7 @@ def inspect(
     every_step: bool,
     why_clean: bool,
     memory: bool,
+    why: str | None,
     verify: bool,
     diff: bool,
     tree: bool,
@@ -195,6 +198,7 @@ def inspect(
       graphscope inspect --format json -o report.json train.py
       graphscope inspect --select GS1 --fail-on warning train.py
       graphscope inspect -m package.module -- --epochs 1
+      graphscope inspect --why net1.weight train.py
       graphscope inspect --verify --diff train.py
 
     \b
@@ -249,6 +253,9 @@ def inspect(
         click.echo(rendered, file=stream, nl=isinstance(rendered, str) and not rendered.endswith("\n"), color=colored)
     else:
         file.write_bytes(rendered.encode() if isinstance(rendered, str) else rendered)
+    if why is not None:
+        _flush_stdout()
+        click.echo("\n\n".join(str(answer) for answer in answers(report.trace, why)), file=stream or sys.stderr)
     if diff:
         _print_diff(report)
     drawn = graph is None or _draw(report, graph, show)

@@ -167,7 +167,6 @@ class CallWatch(TorchFunctionMode):
             self._seen.tensors.rows[number].requires_grad |= each.requires_grad
             if node is not None and each.requires_grad:
                 self._seen.tensors.rows[number].sequence = node
-        numbers = _floats((result,) if kind is Kind.LEAVE else args)
         entered = kind is Kind.ENTER
         if known or certain or likely:
             mode = _grad_mode()
@@ -185,7 +184,7 @@ class CallWatch(TorchFunctionMode):
                     grad_mode=mode,
                     returned=(*sorted(certain), *sorted(likely)),
                     likely=bool(likely),
-                    numbers=numbers,
+                    numbers=_floats((result,) if kind is Kind.LEAVE else args),
                     mode_at=self._mode_at if mode == "no_grad" else None,
                 )
             )

@@ -13,7 +13,9 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -27,16 +29,23 @@ from .backwards import BackwardWatch
 from .calls import CallWatch
 from .compiled import leave_alone
 from .gradients import GradientWatch
+from .names import Names
 from .optimizers import OptimizerWatch
 from .recording import Recording
 from .scalers import ScalerWatch
 from .sources import sources_of
+from .tensors import Tensors
 from .walk import Walk
 from .writes import WriteWatch
 
 
 class Recorder:
-    """A context manager that watches this process; ``trace()`` then gives what it saw."""
+    """A context manager that watches this process; ``trace()`` then gives what it saw.
+
+    ``active`` is the one that watches now, the innermost of several.
+    """
+
+    active: ClassVar[Recorder | None] = None
 
     def __init__(self, root: str | None = None, *, every_step: bool = False, steps: int | None = None) -> None:
         self._seen = Recording(root, every_step=every_step)
@@ -54,6 +63,8 @@ class Recorder:
 
     def __enter__(self) -> Recorder:
         undo, optimizers = self._undo, self._optimizers
+        undo.callback(setattr, Recorder, "active", Recorder.active)
+        Recorder.active = self
         undo.callback(optim.register_optimizer_step_pre_hook(optimizers.before_step).remove)
         undo.callback(optim.register_optimizer_step_post_hook(optimizers.after_step).remove)
         self._patch(torch.autograd, "_engine_run_backward", self._backwards.run)
@@ -130,6 +141,10 @@ class Recorder:
             _torch.push_mode(self._calls)
         return True
 
+    def look(self, frame: FrameType) -> Look:
+        """What a question asked in this frame needs."""
+        return Look(self._seen.walk, self._seen.names, self._seen.tensors, list(self.frames.stack(frame)))
+
     def trace(self, *, script: str | None = None, outcome: Outcome | None = None, namespace: Any = None) -> Trace:
         """All that was seen, as plain data."""
         seen = self._seen
@@ -171,6 +186,16 @@ def _pauses_said(seen: Recording, outcome: Outcome | None) -> Iterator[str]:
         )
         if outcome is not None and outcome.exception is not None and seen.asleep:
             yield "the step that failed: it is one of these"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The walk, the names and the tensors so far, and the user's frames."""
+
+    walk: Walk
+    names: Names
+    tensors: Tensors
+    stack: list[FrameType]
 
 
 def _that_matter(events: list[Event], walk: Walk) -> Iterator[Event]:
