@@ -363,6 +363,28 @@ def test_page_forbids_all_scripts_but_its_own_and_all_requests() -> None:
     assert page.replace("http-equiv", "").count("http") == 0
 
 
+# ---- what the tables say
+
+
+def test_of_several_calls_on_one_line_the_one_that_fails_is_shown_as_failing() -> None:
+    report = two_losses()
+    here = at(16)
+    events = tuple(
+        replace(event, location=here, error=None) if isinstance(event, Backward) else event
+        for event in report.trace.events
+    )
+    places = (replace(report.findings[0].places[0], location=here), *report.findings[0].places[1:])
+    tables = contents(Report(replace(report.trace, events=events), (replace(report.findings[0], places=places),)))
+    assert [(loss[0], loss[5]) for loss in tables["losses"]] == [("loss_a", 0), ("loss_b", 1)]
+    assert tables["findings"][0]["event"] == 2
+
+
+def test_finding_that_names_no_node_leaves_the_time_alone() -> None:
+    report = two_losses()
+    tables = contents(Report(report.trace, (replace(report.findings[0], nodes=()),)))
+    assert tables["findings"][0]["event"] == -1
+
+
 # ---- scopes
 
 
@@ -468,7 +490,7 @@ def test_ten_thousand_nodes_open_within_three_seconds_and_pan_at_thirty_frames_a
     page.keyboard.press("f")  # all of it is in sight
     before = spent()
     page.evaluate(PAN, 30)
-    assert 0.001 < (spent() - before) / 30 < 1 / 30
+    assert 0.0001 < (spent() - before) / 30 < 1 / 30
 
 
 def test_tables_hold_each_name_once() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
@@ -59,6 +60,9 @@ class _Contents:
         held = {id for optimizer in self.trace.optimizers for id in optimizer.parameters}
         lost = sorted(held - set(self.graph.leaf_tensors.values()))
         self.lost = dict(enumerate(lost, len(self.graph)))  # parameters in no graph, drawn as leaves that nothing reads
+        self.engine = Engine(self.graph, self.trace.events)
+        verdicts = self.engine.run(self.trace.events)
+        self.failing = {each.position for each in verdicts if each.event.error or not each.succeeds}
         self.times = [event.time for event in self.trace.events]
 
     def tables(self) -> dict[str, Any]:
@@ -92,10 +96,7 @@ class _Contents:
             "severed": [self.severed(cut, scene) for cut in severed(scene)],
             "stops": list(self.stops()),
             "events": [self.event(event) for event in trace.events],
-            "changes": [
-                [sorted(change.freed), sorted(change.stale)]
-                for change in Engine(self.graph, trace.events).changes(trace.events)
-            ],
+            "changes": [[sorted(change.freed), sorted(change.stale)] for change in self.engine.changes(trace.events)],
         }
         tables["places"] = [
             [self.files(place.file), place.line, place.end_line, clean(place.function)] for place in self.places.numbers
@@ -153,13 +154,16 @@ class _Contents:
             tensor = self.graph.tensor(id)
             meta = self.meta(tensor.shape, tensor.dtype, tensor.device)
             held = sorted(set(holders.get(id, ())))
-            yield [node, clean(str(tensor)), meta, int(tensor.is_parameter or bool(held)), held]
+            yield [node, clean(tensor.name or "unnamed"), meta, int(tensor.is_parameter or bool(held)), held]
 
     def losses(self) -> Iterator[Row]:
         """Name, node, meta, place, what became of its backward, whether it fails, and its position among the events."""
         positions = {id(event): position for position, event in enumerate(self.trace.events)}
         for loss in losses(self.report)[0]:
             tensor = self.graph.tensor(loss.root.tensor)
+            position = positions.get(id(loss.call), -1)
+            if loss.call is not None:  # several calls may share a line; the engine knows which of them fails
+                loss = replace(loss, failing=position in self.failing)
             yield [
                 clean(loss.root.name),
                 -1 if loss.root.node is None else loss.root.node,
@@ -167,7 +171,7 @@ class _Contents:
                 self.places(loss.location),
                 loss.state or "",
                 int(loss.failing),
-                positions.get(id(loss.call), -1),
+                position,
             ]
 
     def severed(self, cut: Severed, scene: Scene) -> Row:
@@ -215,15 +219,14 @@ class _Contents:
         return [clean(fix.title), self.places(fix.location), verdict(fix), clean(fix.reason or ""), known(fix)]
 
     def failure(self, finding: Finding) -> int:
-        """The position of the event that a finding is about."""
-        events = self.trace.events
-        for role in (Role.FAILURE, Role.CAUSE):
-            places = {place.location for place in finding.places if place.role is role}
-            there = [n for n, event in enumerate(events) if event.location in places]
-            raised = [n for n in there if getattr(events[n], "error", None)]
-            if there:
-                return (raised or there)[0]
-        return -1
+        """The position of the call that fails, or that runs with what should not be there, where nodes are named."""
+        places = {place.location for place in finding.places if place.role is Role.FAILURE}
+        calls = [
+            position
+            for position, event in enumerate(self.trace.events)
+            if isinstance(event, Backward) and event.location in places and finding.nodes
+        ]
+        return next((position for position in calls if position in self.failing), calls[0] if calls else -1)
 
     def scopes(self, nodes: dict[str, list[int]], modules: Mapping[int, str]) -> list[Row]:
         """Parent, kind, name, path and call number of each scope; a node's scope goes into its column."""

@@ -6,6 +6,7 @@ nodes that were made one after the other.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -20,7 +21,10 @@ _FEW_PASSES = 3  # unrelated graphs that are shown side by side, without a box a
 
 @dataclass(slots=True)
 class Box:
-    """``call`` counts the calls of a module in its pass from 1; ``children`` are boxes and nodes, in the order made."""
+    """``call`` counts the calls of a module, within its pass if that has a box of its own.
+
+    ``children`` are boxes and nodes, in the order made.
+    """
 
     kind: Literal["all", "pass", "module", "run"]
     name: str
@@ -34,14 +38,15 @@ def tree(graph: Graph, modules: Mapping[int, str]) -> Box:
     top = Box("all", "")
     passes = _passes(graph)
     if len(passes) <= _FEW_PASSES:
+        calls: Counter[str] = Counter()
         for nodes in passes:
-            _enter_modules(top, nodes, graph, modules)
+            _enter_modules(top, nodes, graph, modules, calls)
     else:
         seen = set()
         again = Box("run", "")
         for number, nodes in enumerate(passes, 1):
             each = Box("pass", f"pass {number}")
-            _enter_modules(each, nodes, graph, modules)
+            _enter_modules(each, nodes, graph, modules, Counter())
             form = tuple((graph.ops[id], modules.get(id)) for id in nodes)
             (again if form in seen else top).children.append(each)
             seen.add(form)
@@ -77,16 +82,18 @@ def _passes(graph: Graph) -> list[list[int]]:
     return list(members.values())
 
 
-def _enter_modules(around: Box, nodes: list[int], graph: Graph, modules: Mapping[int, str]) -> None:
+def _enter_modules(
+    around: Box, nodes: list[int], graph: Graph, modules: Mapping[int, str], calls: Counter[str]
+) -> None:
     boxes: dict[Scope, Box] = {(): around}
-    calls = scopes(graph, nodes[::-1], modules)
+    around_each = scopes(graph, nodes[::-1], modules)
     for id in nodes:
-        scope = calls.get(id, ())
+        scope = around_each.get(id, ())
         for depth in range(1, len(scope) + 1):
             if scope[:depth] not in boxes:
-                name, call = scope[depth - 1]
-                path = ".".join(part for part, _ in scope[:depth])
-                boxes[scope[:depth]] = Box("module", name, path, call + 1)
+                path = ".".join(name for name, _ in scope[:depth])
+                calls[path] += 1
+                boxes[scope[:depth]] = Box("module", scope[depth - 1][0], path, calls[path])
                 boxes[scope[: depth - 1]].children.append(boxes[scope[:depth]])
         boxes[scope].children.append(id)
 

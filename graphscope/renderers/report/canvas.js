@@ -1,7 +1,7 @@
 // Draws the visible part of the graph, and follows pointer and keys.
 
 const canvas = document.getElementById("canvas");
-const brush = canvas.getContext("2d");
+let brush = canvas.getContext("2d");
 const camera = { x: 0, y: 0, zoom: 1 };
 const READABLE = 0.4; // zoom from which on words are drawn
 const highlight = { nodes: new Set(), segments: new Set() }; // of a finding, a path or a line
@@ -18,7 +18,9 @@ function readPaint() {
   redraw();
 }
 
-function redraw() {
+// Draw soon; after a mere move, what was drawn from afar can be used again.
+function redraw({ moved: only = false } = {}) {
+  far.valid &&= only;
   if (asked) return;
   asked = true;
   requestAnimationFrame(() => {
@@ -31,17 +33,42 @@ function fitCanvas() {
   pixels = Math.min(2, devicePixelRatio || 1);
   canvas.width = Math.round(canvas.clientWidth * pixels);
   canvas.height = Math.round(canvas.clientHeight * pixels);
+  far.valid = false;
   draw();
 }
 
+// From afar thousands of boxes are in sight: they are drawn onto a larger sheet, of which the canvas shows a part.
+const far = { sheet: document.createElement("canvas"), valid: false, x: 0, y: 0 };
+const BEYOND = 0.5; // of the canvas, on each side
+
 function draw() {
+  const [width, height] = [canvas.clientWidth, canvas.clientHeight];
+  if (camera.zoom >= READABLE) {
+    drawGraph(canvas, camera.x, camera.y, width, height);
+  } else {
+    const [dx, dy] = [camera.x - far.x, camera.y - far.y];
+    if (!far.valid || Math.abs(dx) > BEYOND * width || Math.abs(dy) > BEYOND * height) {
+      Object.assign(far, { valid: true, x: camera.x, y: camera.y });
+      const scale = 1 + 2 * BEYOND;
+      [far.sheet.width, far.sheet.height] = [canvas.width * scale, canvas.height * scale];
+      drawGraph(far.sheet, camera.x + BEYOND * width, camera.y + BEYOND * height, width * scale, height * scale);
+    }
+    brush = canvas.getContext("2d");
+    brush.setTransform(1, 0, 0, 1, 0, 0);
+    brush.drawImage(far.sheet, (camera.x - far.x - BEYOND * width) * pixels, (camera.y - far.y - BEYOND * height) * pixels);
+  }
+  drawMap();
+}
+
+function drawGraph(sheet, x, y, width, height) {
+  brush = sheet.getContext("2d");
   const zoom = camera.zoom * pixels;
   brush.setTransform(1, 0, 0, 1, 0, 0);
   brush.fillStyle = paint.bg;
-  brush.fillRect(0, 0, canvas.width, canvas.height);
-  brush.setTransform(zoom, 0, 0, zoom, camera.x * pixels, camera.y * pixels);
-  const [x0, y0] = toGraph(0, 0);
-  const [x1, y1] = toGraph(canvas.clientWidth, canvas.clientHeight);
+  brush.fillRect(0, 0, sheet.width, sheet.height);
+  brush.setTransform(zoom, 0, 0, zoom, x * pixels, y * pixels);
+  const [x0, y0] = [-x / camera.zoom, -y / camera.zoom];
+  const [x1, y1] = [x0 + width / camera.zoom, y0 + height / camera.zoom];
   const seen = (each) => each.x + each.w / 2 + 8 > x0 && each.x - each.w / 2 - 8 < x1 && each.y + each.h / 2 + 8 > y0 && each.y - each.h / 2 - 8 < y1;
   const boxes = view.boxes.filter(seen);
   const items = view.items.filter(seen);
@@ -50,7 +77,6 @@ function draw() {
   if (camera.zoom < READABLE) drawFar(items);
   else items.forEach(drawItem);
   boxes.forEach(drawTitle);
-  drawMap();
 }
 
 const toGraph = (x, y) => [(x - camera.x) / camera.zoom, (y - camera.y) / camera.zoom];
@@ -79,7 +105,7 @@ function write(text, x, y, font, color, align = "center") {
 // ---- segments
 
 function drawSegments(segments) {
-  const far = camera.zoom < READABLE;
+  const small = camera.zoom < READABLE;
   const styles = new Map();
   for (const segment of segments) {
     const style = styleOf(segment);
@@ -98,9 +124,9 @@ function drawSegments(segments) {
       path: [paint.path, 2.8, []],
     }[style];
     brush.beginPath();
-    for (const { points } of some) trace(points, far);
-    stroke(color, far ? Math.max(width, 0.8 / camera.zoom) : width, dash);
-    if (far) continue;
+    for (const { points } of some) trace(points, small);
+    stroke(color, small ? Math.max(width, 0.8 / camera.zoom) : width, dash);
+    if (small) continue;
     brush.fillStyle = color;
     for (const segment of some) drawEnd(segment, style, color);
   }
@@ -112,11 +138,11 @@ function styleOf(segment) {
   return segment.kinds.has("severed") ? "severed" : segment.kinds.has("lost") ? "lost" : "loss";
 }
 
-function trace(points, far) {
+function trace(points, straight) {
   brush.moveTo(...points[0]);
   for (let step = 1; step < points.length; step += 1) {
     const [[ax, ay], [bx, by]] = [points[step - 1], points[step]];
-    if (far) brush.lineTo(bx, by);
+    if (straight) brush.lineTo(bx, by);
     else brush.bezierCurveTo(ax, ay + (by - ay) / 2, bx, by - (by - ay) / 2, bx, by);
   }
 }
@@ -321,7 +347,7 @@ function leafAt(item, y) {
 
 function fit() {
   const [width, height] = [canvas.clientWidth, canvas.clientHeight];
-  camera.zoom = Math.max(0.01, Math.min((width - 40) / Math.max(view.w, 1), (height - 40) / Math.max(view.h, 1), 1.3));
+  camera.zoom = Math.max(0.001, Math.min((width - 40) / Math.max(view.w, 1), (height - 40) / Math.max(view.h, 1), 1.3));
   camera.x = (width - view.w * camera.zoom) / 2;
   camera.y = Math.max(20, (height - view.h * camera.zoom) / 2);
   redraw();
@@ -358,7 +384,7 @@ function centre(...choices) {
 }
 
 function zoomAt(x, y, factor) {
-  const zoom = Math.max(0.01, Math.min(4, camera.zoom * factor));
+  const zoom = Math.max(0.001, Math.min(4, camera.zoom * factor));
   camera.x = x - ((x - camera.x) * zoom) / camera.zoom;
   camera.y = y - ((y - camera.y) * zoom) / camera.zoom;
   camera.zoom = zoom;
@@ -446,7 +472,7 @@ canvas.addEventListener("pointermove", (event) => {
   } else {
     camera.x += now[0] - x;
     camera.y += now[1] - y;
-    redraw();
+    redraw({ moved: true });
   }
   moved += Math.hypot(now[0] - x, now[1] - y);
   pointers.set(event.pointerId, now);

@@ -87,7 +87,7 @@ function showFindingDetails(finding) {
   showDetails(
     element("h2", {}, `${finding.code} ${finding.name}`),
     touched.length ? element("h3", {}, count(touched.length, "node")) : null,
-    touched.length ? nodeList(touched) : null,
+    touched.length ? nodeList(touched) : element("p.muted", {}, "Its lines are marked in the source; it names no node of the graph."),
   );
 }
 

@@ -58,6 +58,6 @@ function goByMap(x, y) {
   if (inSight().all || view.items.length < 8 || x < frame.x - 4 || y < frame.y - 4 || x > frame.x + frame.w + 4 || y > frame.y + frame.h + 4) return false;
   camera.x = canvas.clientWidth / 2 - ((x - frame.x) / frame.sx) * camera.zoom;
   camera.y = canvas.clientHeight / 2 - ((y - frame.y) / frame.sy) * camera.zoom;
-  redraw();
+  redraw({ moved: true });
   return true;
 }

@@ -26,7 +26,10 @@ function setUpTimeline() {
   if (!EVENTS) return;
   byId("timeline").hidden = false;
   scrubber.max = EVENTS;
-  scrubber.addEventListener("input", () => moveTo(Number(scrubber.value)));
+  const follow = () => moveTo(Number(scrubber.value));
+  scrubber.addEventListener("input", follow);
+  scrubber.addEventListener("click", follow); // at the end it stands for the whole run, until it is used
+  scrubber.addEventListener("keydown", (event) => event.key === "End" && follow());
   byId("earlier").addEventListener("click", () => step(-1));
   byId("later").addEventListener("click", () => step(1));
   byId("whole").addEventListener("click", () => moveTo(null));
