@@ -161,3 +161,11 @@ def test_failing_backward_releases_what_ran_before_it_failed() -> None:
 def test_write_makes_a_saved_tensor_of_unknown_version_stale_once() -> None:
     undated = graph({1: (0,)}, {1: (saved(counter=1, version=None),)})
     assert [change.stale for change in changes(undated, write(1, 0), write(1, 1))] == [{1}, frozenset()]
+
+
+def test_what_a_step_writes_one_by_one_is_told_as_the_step() -> None:
+    step = OptimizerStep(0, 0, HERE, 0, (Write(0, 1, 1, 0, 1),))
+    last = verdicts(TRUNK, write(1, 0), step, backward(2))[-1]
+    assert culprits(last) == [(1, "stale")]
+    elsewhere = replace(write(1, 0), location=Location("train.py", 2, 2))
+    assert culprits(verdicts(TRUNK, elsewhere, step, backward(2))[-1]) == [(0, "stale"), (1, "stale")]

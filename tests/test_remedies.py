@@ -53,6 +53,11 @@ def test_sum_and_retain_mend_two_losses() -> None:
     assert (retain.works, retain.location, retain.bytes) == (True, Location("train.py", 1, 1), 16)
 
 
+def test_a_loss_that_was_counted_twice_counts_once_in_a_sum() -> None:
+    once = find(fixes(TRUNK, at(1, backward(2)), at(2, backward(2))), "once")
+    assert (once.title, once.changes_gradients) == ("call loss.backward() once", True)
+
+
 def test_retain_across_a_step_does_not_help_and_says_why() -> None:
     found = fixes(SHARED, backward(2, ran=False), step(), backward(3, ran=False))
     retain = next(fix for fix in found if fix.title == "pass retain_graph=True")

@@ -68,6 +68,7 @@ VIEWS = (
     "{a}.view_as({a})",
     "{a}.unbind(0)[0]",
     "{a}.chunk(2)[0]",
+    "{a}.split(1)[0]",
     "{a}.data[0]",
 )
 BINARY = (
