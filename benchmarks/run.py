@@ -119,7 +119,7 @@ def main() -> None:
         pairs = [
             (
                 *measured(partial(chain_loss, 10_000), walk, 5),
-                *measured(partial(planned_chain, 10_000, fails), predicted, 5),
+                *measured(partial(planned_chain, 10_000, fails), predicted, 1),
             )
             for _ in range(5)
         ]

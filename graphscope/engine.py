@@ -110,6 +110,7 @@ class Engine:
         roots = {root.node for event in events if isinstance(event, Backward) for root in event.roots}
         self.reach = Reach(graph.targets, sorted(node for node in roots if node is not None))
         self.buffers = Buffers(graph, _written(graph, events))
+        self._incoming: tuple[frozenset[int], dict[int, int]] | None = None  # of the nodes asked for last
         self.reentrant = frozenset(node for node in graph.custom if graph.ops[node] == "CheckpointFunctionBackward")
 
     def run(self, events: Sequence[Event]) -> tuple[Verdict, ...]:
@@ -141,7 +142,13 @@ class Engine:
         refused = self.refused(event, runs)
         if not refused:
             return runs
-        return frozenset(takewhile(lambda node: node not in refused, execution_order(self.graph, runs, event)))
+        return frozenset(takewhile(lambda node: node not in refused, self.order(event, runs)))
+
+    def order(self, event: Backward, runs: frozenset[int]) -> Iterator[int]:
+        """The nodes of a call in the order in which torch runs them."""
+        if self._incoming is None or self._incoming[0] is not runs:
+            self._incoming = (runs, _incoming(self.graph, runs))
+        return execution_order(self.graph, runs, event, dict(self._incoming[1]))
 
     def refused(self, event: Backward, runs: frozenset[int]) -> frozenset[int]:
         """Reentrant checkpoints, which torch refuses to run under ``inputs=`` and ``autograd.grad``."""
@@ -409,7 +416,7 @@ class _State:
         """The node that fails first, the nodes that run before it, and whether it certainly fails."""
         doubt = None
         ran: set[int] = set()
-        for node in execution_order(self.engine.graph, runs, event):
+        for node in self.engine.order(event, runs):
             if node in bad:
                 if bad[node][1]:
                     return node, ran, True
@@ -490,18 +497,23 @@ def _as_steps(writers: Iterable[Culprit]) -> Iterator[Culprit]:
             yield each
 
 
-def execution_order(graph: Graph, runs: frozenset[int], event: Backward) -> Iterator[int]:
-    """The nodes of a call in the order in which torch runs them.
+def _incoming(graph: Graph, runs: frozenset[int]) -> dict[int, int]:
+    """How many edges lead to a node from those that run."""
+    counts: dict[int, int] = {}
+    for node in runs:
+        for target, _ in graph.targets[node]:
+            counts[target] = counts.get(target, 0) + 1
+    return counts
+
+
+def execution_order(graph: Graph, runs: frozenset[int], event: Backward, waiting: dict[int, int]) -> Iterator[int]:
+    """The nodes of a call in the order in which torch runs them; ``waiting`` counts the edges to each, and is used up.
 
     A node is ready once every node that leads to it has run; of the ready ones the highest sequence number
     goes first. AccumulateGrad has the highest of all, and saves nothing.
     """
-    waiting: dict[int, int] = defaultdict(int)
-    for node in runs:
-        for target, _ in graph.targets[node]:
-            waiting[target] += 1
     roots = {root.node for root in event.roots if root.node in runs}
-    ready = [(-graph.sequences[node], node) for node in roots if not waiting[node]]
+    ready = [(-graph.sequences[node], node) for node in roots if not waiting.get(node)]
     heapq.heapify(ready)
     while ready:
         _, node = heapq.heappop(ready)
