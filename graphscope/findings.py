@@ -130,3 +130,15 @@ class Cleared:
     code: str
     message: str
     location: Location
+
+
+def size(bytes: int) -> str:
+    """A number of bytes for a reader: ``768 B``, ``2.0 KiB``."""
+    if bytes < 1024:
+        return f"{bytes} B"
+    value = float(bytes)
+    for unit in ("KiB", "MiB", "GiB"):
+        value /= 1024
+        if value < 1024:
+            return f"{value:.1f} {unit}"
+    return f"{value / 1024:.1f} TiB"

@@ -41,6 +41,43 @@ class ModuleRef:
 
 
 @dataclass(frozen=True, slots=True)
+class Holder:
+    """What keeps graphs alive: a variable, an attribute or a container, by the way that leads to it.
+
+    ``kind`` is its class, ``tensors`` how many with a history it has, ``limit`` how many it may have, None where
+    there is no limit. ``tensor`` is the TensorRef id of the last of them, ``location`` where that got its history and
+    ``callers`` from where that was called.
+    """
+
+    name: str
+    kind: str
+    tensors: int
+    limit: int | None = None
+    tensor: int | None = None
+    location: Location | None = None
+    callers: tuple[Location, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Graphs of earlier steps that were still alive when so many steps had ``ended``: those made at one location.
+
+    ``steps`` are those in which they were made, counted from 0, and ``passes`` the number of times. All of them lead
+    to the ``leaf``. ``nodes`` and ``bytes`` are what one of the steps left behind.
+    """
+
+    time: int
+    ended: int
+    location: Location
+    leaf: int
+    steps: tuple[int, ...]
+    passes: int
+    nodes: int
+    bytes: int
+    holder: Holder | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """How the program ended.
 
@@ -71,7 +108,7 @@ class Trace:
     ``root`` is the directory that locations are relative to, ``sources`` the text of the files they
     name. ``unseen`` says in words what could not be examined. ``steps_run`` counts the optimizer steps, those in
     ``pauses`` too. ``gone`` tells when the loss of a backward that retained its graph went away, by TensorRef id, and
-    ``released`` the time of the backward after which a storage was gone.
+    ``released`` the time of the backward after which a storage was gone. ``surveys`` tell which graphs outlive steps.
     """
 
     graph: Graph = field(default_factory=Graph)
@@ -88,6 +125,7 @@ class Trace:
     sources: dict[str, str] = field(default_factory=dict)
     gone: dict[int, int] = field(default_factory=dict)
     released: dict[int, int] = field(default_factory=dict)
+    surveys: tuple[Survey, ...] = ()
 
     @property
     def tensors(self) -> tuple[TensorRef, ...]:

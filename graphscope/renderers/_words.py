@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..findings import size as size
 from ..graph import TensorMeta
 
 
@@ -25,18 +26,6 @@ def shorten(text: str, width: int) -> str:
 def clip(text: str, width: int) -> str:
     """The text, its end left out where it is longer than ``width``."""
     return text if len(text) <= width else f"{text[: max(0, width - 3)]}..."
-
-
-def size(bytes: int) -> str:
-    """A number of bytes for a reader: ``768 B``, ``2.0 KiB``."""
-    if bytes < 1024:
-        return f"{bytes} B"
-    value = float(bytes)
-    for unit in ("KiB", "MiB", "GiB"):
-        value /= 1024
-        if value < 1024:
-            return f"{value:.1f} {unit}"
-    return f"{value / 1024:.1f} TiB"
 
 
 def count(number: int, noun: str) -> str:

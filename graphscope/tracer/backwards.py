@@ -12,6 +12,7 @@ from torch import Tensor
 from ..events import Backward, Call
 from ..graph import Root
 from . import _torch
+from .growth import GrowthWatch
 from .names import receiver
 from .optimizers import OptimizerWatch
 from .recording import Recording
@@ -20,9 +21,10 @@ from .recording import Recording
 class BackwardWatch:
     """Turns backwards into events."""
 
-    def __init__(self, recording: Recording, optimizers: OptimizerWatch) -> None:
+    def __init__(self, recording: Recording, optimizers: OptimizerWatch, growth: GrowthWatch) -> None:
         self._seen = recording
         self._optimizers = optimizers
+        self._growth = growth
 
     def run(self, original: Any, tensors: Any, *args: Any, **kwargs: Any) -> Any:
         """``torch.autograd``'s one way into the engine."""
@@ -62,6 +64,8 @@ class BackwardWatch:
                     if error is None and (event.retain_graph or event.create_graph):
                         self._seen.note_ends(_as_tuple(tensors))
                     self._seen.tensors.prune(None if event is None else event.time)
+                    if event is not None and event.accumulates and error is None:
+                        self._growth.backward_ended(sys._getframe(1))
             del error
         return result
 

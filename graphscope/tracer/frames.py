@@ -42,7 +42,7 @@ class Frames:
         """Whether this code was written by the user."""
         known = self._user.get(id(code))
         if known is None:
-            known = self._user[id(code)] = (_is_user_file(code.co_filename), code)
+            known = self._user[id(code)] = (is_users_file(code.co_filename), code)
         return known[0]
 
     def user(self, frame: FrameType | None) -> FrameType | None:
@@ -121,7 +121,8 @@ class Frames:
         return path if inside.startswith("..") else inside
 
 
-def _is_user_file(file: str) -> bool:
+def is_users_file(file: str) -> bool:
+    """Whether a source file is the user's: in no installed package and not in the standard library."""
     if file.startswith("<"):
         return file.startswith(("<ipython-input", "<stdin>"))
     path = os.path.realpath(file)

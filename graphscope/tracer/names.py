@@ -36,7 +36,7 @@ class Names:
         """Name what these frames (innermost first) hold: outer ones first, as ``net`` says more than ``self``."""
         seen: set[int] = set()
         for frame in reversed(frames):
-            for variables in _namespaces(frame):
+            for variables in namespaces(frame):
                 if id(variables) not in seen:
                     seen.add(id(variables))
                     self.look_into(variables)
@@ -63,7 +63,7 @@ class Names:
     def variable(self, tensor: Tensor, frames: list[FrameType]) -> str | None:
         """The innermost variable that is this very tensor."""
         for frame in frames:
-            for variables in _namespaces(frame):
+            for variables in namespaces(frame):
                 for name, value in list(variables.items()):
                     if value is tensor and not name.startswith("_"):
                         return name
@@ -94,7 +94,7 @@ class Names:
             for key, element in list(value.items()):
                 if isinstance(key, str | int):  # others would be written by a __repr__ of the user's
                     self._name(f"{name}[{key!r}]", element, depth - 1)
-        elif depth and _is_users_object(value):
+        elif depth and is_users_object(value):
             for key, element in list(vars(value).items())[:_LONGEST]:
                 self._name(f"{name}.{key}", element, depth - 1)
 
@@ -122,7 +122,8 @@ class Names:
             self._paths[id(thing)] = (weakref.ref(thing), name)
 
 
-def _is_users_object(value: Any) -> bool:
+def is_users_object(value: Any) -> bool:
+    """Whether a value is an object with attributes that the program may have set."""
     return (
         hasattr(value, "__dict__")
         and not isinstance(value, type)
@@ -132,7 +133,7 @@ def _is_users_object(value: Any) -> bool:
     )
 
 
-def _namespaces(frame: FrameType) -> Iterator[Mapping[str, Any]]:
+def namespaces(frame: FrameType) -> Iterator[Mapping[str, Any]]:
     """A frame's local variables, then its global ones.
 
     Up to Python 3.12 ``f_locals`` of a function fills a dict that the frame keeps, and with it every

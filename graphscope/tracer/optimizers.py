@@ -15,6 +15,7 @@ from ..events import OptimizerStep, Write, ZeroGrad
 from ..location import Location
 from ..trace import OptimizerRef
 from . import _torch
+from .growth import GrowthWatch
 from .recording import Recording, flatten
 
 _FEW_LOOKS, _MOST_LOOKS = 8, 64  # how often the user's variables are searched for names
@@ -53,9 +54,10 @@ class OptimizerWatch:
     With ``steps``, EnoughSteps is raised once each line that calls ``step()`` ran that often, or one of them tenfold.
     """
 
-    def __init__(self, recording: Recording, mode: Any, steps: int | None = None) -> None:
+    def __init__(self, recording: Recording, mode: Any, growth: GrowthWatch, steps: int | None = None) -> None:
         self._seen = recording
         self._mode = mode
+        self._growth = growth
         self._wanted = steps
         self._stepped: Counter[int] = Counter()  # by call site
         self._met: list[_Watched] = []
@@ -147,6 +149,7 @@ class OptimizerWatch:
         with self._seen.guard():
             if not self._seen.off:
                 self._record_step(optimizer)
+                self._growth.step_ended(sys._getframe(1))
             graded = frozen = 0
             for group in optimizer.param_groups:
                 for each in group["params"]:

@@ -29,6 +29,7 @@ from .backwards import BackwardWatch
 from .calls import CallWatch
 from .compiled import leave_alone
 from .gradients import GradientWatch
+from .growth import GrowthWatch
 from .names import Names
 from .optimizers import OptimizerWatch
 from .recording import Recording
@@ -53,9 +54,10 @@ class Recorder:
         self.frames = self._seen.frames
         self._gradients = GradientWatch(self._seen)
         self._calls = CallWatch(self._seen, WriteWatch(self._seen), self._gradients)
-        self._optimizers = OptimizerWatch(self._seen, self._calls, steps)
+        self._growth = GrowthWatch(self._seen)
+        self._optimizers = OptimizerWatch(self._seen, self._calls, self._growth, steps)
         self._scalers = ScalerWatch(self._seen, self._optimizers, self._gradients)
-        self._backwards = BackwardWatch(self._seen, self._optimizers)
+        self._backwards = BackwardWatch(self._seen, self._optimizers, self._growth)
         self._undo = contextlib.ExitStack()
         self._patches: list[tuple[Any, str, Any, Any]] = []
         self._aside = False
@@ -175,6 +177,7 @@ class Recorder:
             sources=sources_of(named, seen.frames.root),
             gone=dict(seen.gone),
             released=dict(seen.tensors.released),
+            surveys=self._growth.surveys,
         )
 
 

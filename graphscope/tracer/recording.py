@@ -160,6 +160,10 @@ class Recording:
             self._made.setdefault(sequence, made)
         return last - 1
 
+    def made(self, node: Any) -> tuple[Location, int, int, tuple[Location, ...]] | None:
+        """Where a node was made, by which module, when, and from where that was called."""
+        return self._made.get(node._sequence_nr())
+
     def note_ends(self, losses: Iterable[Any]) -> None:
         """Note when these losses go away, whose graphs are retained."""
         for loss in losses:

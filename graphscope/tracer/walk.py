@@ -54,7 +54,7 @@ class Walk:
         number = self.tensors.number(tensor)
         if not tensor.requires_grad:
             return Root(name, None, number)
-        with _torch.without_modes(), _paused_gc():
+        with _torch.without_modes(), paused_gc():
             try:
                 edge = get_gradient_edge(tensor)
             except AttributeError:  # a leaf of torch.func seen from outside its level
@@ -179,7 +179,7 @@ class Walk:
 
 
 @contextlib.contextmanager
-def _paused_gc() -> Iterator[None]:
+def paused_gc() -> Iterator[None]:
     """Keep the cyclic collector from scanning the growing columns again and again: it took most of the time."""
     enabled = gc.isenabled()
     gc.disable()
