@@ -70,7 +70,8 @@ class InPlaceWrite:
 class OptimizerStep:
     """``optimizer.step()``, with the parameters it overwrote.
 
-    ``graded`` are those that had a ``grad``, ``frozen`` those that did not require grad by then. ``began`` is the
+    ``graded`` are those that had a ``grad``, ``frozen`` those that did not require grad by then, ``moved`` the
+    frozen ones whose values it changed all the same. ``began`` is the
     time when it began, -1 where that was not seen: what came between then and ``time`` ran inside of it. ``ran``
     is False if it is assumed.
     """
@@ -82,6 +83,7 @@ class OptimizerStep:
     writes: tuple[Write, ...] = ()
     graded: tuple[int, ...] = ()
     frozen: tuple[int, ...] = ()
+    moved: tuple[int, ...] = ()
     ran: bool = True
     thread: int = 0
     began: int = -1
@@ -161,6 +163,18 @@ class GradRead:
 
 
 @dataclass(frozen=True, slots=True)
+class RequiresGradSet:
+    """A statement set ``requires_grad`` of leaves to ``value``; it may have been that already."""
+
+    time: int
+    step: int
+    location: Location
+    value: bool
+    tensors: tuple[int, ...]
+    thread: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """A call that torch refused: the exception, and where in the user's code it was raised."""
 
@@ -173,7 +187,9 @@ class Refused:
     thread: int = 0
 
 
-Event = Backward | InPlaceWrite | OptimizerStep | ZeroGrad | GradWrite | ScalerCall | GradRead | Refused
+Event = (
+    Backward | InPlaceWrite | OptimizerStep | ZeroGrad | GradWrite | ScalerCall | GradRead | RequiresGradSet | Refused
+)
 
 _CLIPS = frozenset(
     f"{prefix}{name}_"

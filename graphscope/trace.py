@@ -28,16 +28,32 @@ class OptimizerRef:
 
 
 @dataclass(frozen=True, slots=True)
+class Flag:
+    """A plain attribute of a module, or of a parameter in it, that looks like ``requires_grad`` and does nothing."""
+
+    path: str
+    attribute: str
+    value: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ModuleRef:
     """A top-level module: its variable's name, class, and the TensorRef ids of its parameters by dotted name.
 
     ``storages`` are those of its parameters and buffers.
+    It is as it was at one of its last steps. ``hidden`` are trainable leaves in its plain lists, dicts and attributes,
+    which ``parameters()`` does not give; ``evaluated`` the parameters of parts in eval mode. ``gone`` tells that it
+    had ceased to exist while the program still trained.
     """
 
     name: str
     kind: str
     parameters: tuple[tuple[str, int], ...]
     storages: frozenset[int] = frozenset()
+    hidden: tuple[tuple[str, int], ...] = ()
+    evaluated: tuple[int, ...] = ()
+    flags: tuple[Flag, ...] = ()
+    gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

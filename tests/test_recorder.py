@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from torch.optim import Optimizer
 
 import graphscope
-from graphscope.events import Backward, GradRead, InPlaceWrite, OptimizerStep, ZeroGrad
+from graphscope.events import Backward, GradRead, InPlaceWrite, OptimizerStep, RequiresGradSet, ZeroGrad
 from graphscope.tracer import recorder
 from graphscope.tracer.backwards import BackwardWatch
 from graphscope.tracer.calls import CallWatch
@@ -397,3 +397,67 @@ def test_optimizers_at_the_address_of_one_that_is_gone_are_others() -> None:
     trace = recorder.trace()
     assert [optimizer.id for optimizer in trace.optimizers] == list(range(8))
     assert [step.optimizer for step in trace.steps] == list(range(8))
+
+
+def test_a_loop_that_freezes_is_one_event() -> None:
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+    with graphscope.watch() as report:
+        for parameter in net.parameters():
+            parameter.requires_grad = False
+        at = line() - 1
+        net[0].requires_grad_(True)
+    frozen, thawed = of_kind(report, RequiresGradSet)
+    assert (frozen.location.line, frozen.value, len(frozen.tensors)) == (at, False, 4)
+    assert (thawed.value, thawed.tensors) == (True, frozen.tensors[:2])
+
+
+@pytest.mark.parametrize(("make", "moved"), [(torch.optim.Adam, 2), (torch.optim.SGD, 0)])
+def test_step_says_which_frozen_parameters_it_moved(make, moved) -> None:
+    net = nn.Linear(2, 1)
+    optimizer = make(net.parameters(), lr=0.1)
+    with graphscope.watch() as report:
+        net(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        net.requires_grad_(False)
+        optimizer.zero_grad(set_to_none=False)
+        optimizer.step()
+    first, second = of_kind(report, OptimizerStep)
+    assert (len(first.moved), len(second.frozen), len(second.moved)) == (0, 2, moved)
+
+
+class Aside(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = nn.Linear(2, 2)
+        self.layers = [nn.Linear(2, 2)]
+        self.scale = torch.ones(1, requires_grad=True)
+        self.shift = torch.ones(1)
+        self.requires_grad = False
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers[0](self.seen(x)) * self.scale
+
+
+def test_module_that_died_with_its_function_is_remembered_with_what_it_hid() -> None:
+    def train() -> None:
+        aside = Aside()
+        optimizer = torch.optim.SGD(aside.parameters(), lr=0.1)
+        aside(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+
+    with graphscope.watch() as report:
+        train()
+    (module,) = report.trace.modules
+    assert [path for path, _ in module.parameters] == ["seen.weight", "seen.bias"] and not module.gone
+    assert [path for path, _ in module.hidden] == ["layers[0].weight", "layers[0].bias", "scale"]
+    assert [(flag.attribute, flag.value) for flag in module.flags] == [("requires_grad", False)]
+
+
+def test_module_that_died_before_the_next_step_is_gone() -> None:
+    with graphscope.watch() as report:
+        for width in (3, 4):
+            net = nn.Linear(2, width)
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+            net(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+    assert [(len(module.parameters), module.gone) for module in report.trace.modules] == [(2, True), (2, False)]

@@ -13,7 +13,18 @@ from typing import Any, Generic, TypeVar
 
 from .. import __version__
 from ..engine import Engine
-from ..events import Backward, Event, GradRead, GradWrite, InPlaceWrite, OptimizerStep, Refused, ScalerCall, ZeroGrad
+from ..events import (
+    Backward,
+    Event,
+    GradRead,
+    GradWrite,
+    InPlaceWrite,
+    OptimizerStep,
+    Refused,
+    RequiresGradSet,
+    ScalerCall,
+    ZeroGrad,
+)
 from ..findings import Confidence, Finding, Fix, Role
 from ..flow import Following
 from ..location import Location
@@ -269,6 +280,9 @@ def _told(event: Event, trace: Trace) -> tuple[str, str, str | None]:
             return "scaler", f"GradScaler.{event.op}({what}){' skipped' if event.skipped else ''}", None
         case GradRead():
             return "read", f"{names[event.tensor]}.grad is read{'' if event.present else ': it is None'}", None
+        case RequiresGradSet():
+            what = _some([str(names[id]) for id in event.tensors])
+            return "grad", f"requires_grad = {event.value} for {what}", None
         case Refused():
             return "refused", event.op, event.error
 

@@ -53,6 +53,7 @@ from ..events import (
     InPlaceWrite,
     OptimizerStep,
     Refused,
+    RequiresGradSet,
     ScalerCall,
     ZeroGrad,
 )
@@ -233,6 +234,8 @@ def _details(event: Event, trace: Trace) -> dict[str, Any]:
             return {"kind": "scaler_call", **call, "tensors": _names(event.tensors, trace)}
         case GradRead():
             return {"kind": "grad_read", "tensor": _name(event.tensor, trace), "present": event.present}
+        case RequiresGradSet():
+            return {"kind": "requires_grad_set", "value": event.value, "tensors": _names(event.tensors, trace)}
         case Refused():
             names = _names(event.tensors, trace)
             return {"kind": "refused", "op": event.op, "tensors": names, "error": event.error}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from itertools import groupby
 
-from ..events import Call
+from ..events import Call, RequiresGradSet
 from ..findings import Place, Role
 from ..flow import Cut, cuts
 from ..location import Location
@@ -26,6 +26,23 @@ def ungraded(trace: Trace, optimizer: OptimizerRef) -> tuple[int, ...]:
     return tuple(
         id for id in optimizer.parameters if steps and id not in known and trace.graph.tensor(id).requires_grad
     )
+
+
+def is_all_frozen(trace: Trace, optimizer: OptimizerRef) -> bool:
+    """Whether none of an optimizer's parameters required grad, or had one, at any of its steps."""
+    steps = [step for step in trace.steps if step.optimizer == optimizer.id]
+    held = frozenset(optimizer.parameters)
+    return bool(steps) and all(step.ran and not step.graded and held <= frozenset(step.frozen) for step in steps)
+
+
+def frozen_places(trace: Trace, parameters: Collection[int]) -> list[Place]:
+    """The statements that froze some of these parameters last."""
+    last: dict[int, RequiresGradSet] = {}
+    for event in trace.events:
+        if isinstance(event, RequiresGradSet):
+            last.update((id, event) for id in event.tensors if id in parameters)
+    frozen = dict.fromkeys(event.location for event in last.values() if not event.value)
+    return [Place(location, Role.CAUSE, "frozen here") for location in frozen]
 
 
 def losses(trace: Trace) -> frozenset[int]:
@@ -89,7 +106,7 @@ def cut_fact(trace: Trace, found: Sequence[Cut]) -> dict[str, object] | None:
 def replacements(trace: Trace, lost: tuple[int, ...]) -> tuple[int, ...]:
     """Parameters that the loss reaches and no optimizer holds, where the lost ones belong to no module any more."""
     last = max((e for e in trace.backwards if e.accumulates), key=lambda event: event.time, default=None)
-    in_modules = {id for module in trace.modules for _, id in module.parameters}
+    in_modules = {id for module in trace.modules if not module.gone for _, id in module.parameters}
     if last is None or any(id in in_modules for id in lost):
         return ()
     held = {id for optimizer in trace.optimizers for id in optimizer.parameters}

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
+from ..events import GradRead, InPlaceWrite, RequiresGradSet
 from ..findings import Finding, Fix, Place, Role, Severity
+from ..graph import Graph
 from ..rule import Rule
 from ..trace import Trace
 from ._parameters import listed
 
+_FEW = 8  # backwards that are looked at to tell a tensor that stays from one that is made anew each time
+
 
 class UnownedParameter(Rule):
-    """Trainable parameters get gradients at every step, and no optimizer holds them, while others before them train.
+    """Trainable parameters get gradients at every step, and no optimizer holds them, while others train.
 
-    A parameter group that was never appended, or layers kept in a plain Python list, which
-    ``module.parameters()`` does not see. Only what lies between the loss and parameters that do train is reported:
-    training a head on a backbone that is merely not frozen is left alone.
+    A parameter group that was never appended, a loss module with weights of its own, a part that was unfrozen
+    after the optimizer had been made, or layers in a plain Python list, which ``module.parameters()`` does not see.
+    Otherwise only what lies between the loss and parameters that do train is reported: training a head on a
+    backbone that is merely not frozen is left alone, and so is a part in eval mode.
 
     Bad::
 
@@ -28,6 +33,49 @@ class UnownedParameter(Rule):
             for _ in range(2):
                 opt.zero_grad()
                 net(torch.ones(2, 4)).sum().backward()
+                opt.step()
+
+    Bad (layers in a plain list)::
+
+        import torch, graphscope
+
+        class Stack(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layers = [torch.nn.Linear(4, 4) for _ in range(2)]  # GS208
+                self.head = torch.nn.Linear(4, 1)
+
+            def forward(self, x):
+                for layer in self.layers:
+                    x = layer(x).relu()
+                return self.head(x)
+
+        with graphscope.watch() as report:
+            net = Stack()
+            opt = torch.optim.SGD(net.parameters(), lr=0.1)
+            for _ in range(2):
+                opt.zero_grad()
+                net(torch.ones(2, 4)).sum().backward()
+                opt.step()
+
+    Bad (a loss with weights of its own)::
+
+        import torch, graphscope
+
+        class Weighted(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.scale = torch.nn.Parameter(torch.zeros(1))
+
+            def forward(self, error):
+                return (error * torch.exp(-self.scale)).sum() + self.scale.sum()
+
+        net, criterion = torch.nn.Linear(4, 1), Weighted()
+        with graphscope.watch() as report:
+            opt = torch.optim.SGD(net.parameters(), lr=0.1)  # GS208
+            for _ in range(2):
+                opt.zero_grad()
+                criterion(net(torch.ones(2, 4))).backward()
                 opt.step()
 
     Good::
@@ -48,46 +96,142 @@ class UnownedParameter(Rule):
     severity = Severity.WARNING
 
     def check(self, trace: Trace) -> Iterator[Finding]:
-        """A warning for the parameters of one module of which some train and others, nearer to the loss, do not."""
+        """A warning for each module, and for the tensors beside them, of which someone forgot a part."""
+        if not trace.stepped:
+            return
         held = {id for optimizer in trace.optimizers for id in optimizer.parameters}
-        for module in trace.modules:
-            members = [id for _, id in module.parameters]
-            reached = [id for id in members if id in trace.ever_reached and trace.graph.tensor(id).requires_grad]
-            owned = {id for id in reached if id in held}
-            unowned = [id for id in reached if id not in held]
-            if owned and unowned and trace.stepped:
-                between = _before(trace, unowned, owned)
-                if between:
-                    yield self._finding(trace, between, owned)
+        modules = [module for module in trace.modules if not module.gone]
+        members = {id for module in modules for _, id in (*module.parameters, *module.hidden)}
+        free = _forgotten(trace, held)
+        between = set(_between(trace, free, held & trace.ever_reached))
+        for module in modules:
+            own = [id for _, id in module.parameters]
+            hidden = [id for _, id in module.hidden if id in free and id not in held]
+            if hidden and held.intersection(own):
+                yield self._finding(trace, hidden, held.intersection(own), hidden=True)
+            lost = [id for id in own if id in free and id not in hidden]
+            if held.intersection(own):
+                late = [id for id in lost if _is_thawed(trace, id)]
+                lost = late or [id for id in lost if id in between]
+            elif held.intersection(members):
+                lost = [id for id in lost if id in between and not _is_loaded(trace, id)]
+            else:  # an input is optimized, not a network
+                lost = []
+            if lost:
+                yield self._finding(trace, lost, held.intersection(own) or held)
+        if lone := [id for id in sorted(between - members) if not trace.graph.tensor(id).is_parameter]:
+            yield self._finding(trace, lone, held)
 
-    def _finding(self, trace: Trace, unowned: list[int], owned: set[int]) -> Finding:
-        optimizers = [o for o in trace.optimizers if owned & set(o.parameters)]
-        places = [
-            Place(optimizer.location, Role.CAUSE, f"`{optimizer.name}` is made here, without them")
-            for optimizer in optimizers
-            if optimizer.location is not None
-        ]
+    def _finding(self, trace: Trace, unowned: list[int], owned: Collection[int], *, hidden: bool = False) -> Finding:
+        optimizers = [o for o in trace.optimizers if frozenset(owned) & frozenset(o.parameters)]
         made = {trace.graph.tensor(id).made_at for id in unowned}
-        places += [Place(at, Role.RELATED, "made here") for at in made if at is not None]
+        places = [
+            *(Place(at, Role.CAUSE, "made here, where `parameters()` does not see it") for at in made if hidden and at),
+            *(
+                Place(optimizer.location, Role.CAUSE, f"`{optimizer.name}` is made here, without them")
+                for optimizer in optimizers
+                if optimizer.location is not None
+            ),
+            *(Place(at, Role.RELATED, "made here") for at in made if at is not None and not hidden),
+        ]
+        places += [
+            Place(event.location, Role.CAUSE, "they begin to train here, in no optimizer")
+            for event in trace.events
+            if isinstance(event, RequiresGradSet) and event.value and set(unowned) & set(event.tensors)
+        ]
+        why = ": they are kept in a plain list, dict or attribute, which `parameters()` does not see" if hidden else ""
+        advice = (
+            "keep modules in nn.ModuleList or nn.ModuleDict, tensors as nn.Parameter (or in nn.ParameterList)"
+            if hidden
+            else f"add them to `{optimizers[0].name}`, or freeze them with requires_grad_(False)"
+        )
         return self.finding(
-            f"{listed(trace, unowned)} get gradients, and no optimizer holds them, so they never change",
+            f"{listed(trace, unowned)} get gradients, and no optimizer holds them, so they never change{why}",
             places=places,
-            fixes=[Fix(f"add them to `{optimizers[0].name}`, or freeze them with requires_grad_(False)")],
+            fixes=[Fix(advice)],
             parameters=tuple(trace.graph.tensor(id).name for id in unowned),
             optimizers=tuple(optimizer.name for optimizer in optimizers),
         )
 
 
-def _before(trace: Trace, unowned: list[int], owned: set[int]) -> list[int]:
-    """Those whose operator hands the gradient on to parameters that train."""
+def _forgotten(trace: Trace, held: Collection[int]) -> frozenset[int]:
+    """The leaves that collect gradients of which nobody makes use: not an optimizer, and not the program itself."""
+    backwards = [event for event in trace.backwards if event.accumulates and not event.error]
+    if not backwards:
+        return frozenset()
+    first = backwards[0].time
+    used = set(held).union(*(trace.reached(event) for event in trace.backwards if event.inputs is not None))
+    used.update(id for module in trace.modules for id in module.evaluated)
+    written = {-1}
+    for event in trace.events:
+        match event:
+            case GradRead(present=True):
+                used.add(event.tensor)
+            case RequiresGradSet(value=False):
+                used.update(id for id in event.tensors if not _is_thawed(trace, id))
+            case InPlaceWrite() if event.time > first:
+                written.add(event.write.storage)
+            case _:
+                pass
+    return frozenset(
+        id
+        for id in trace.ever_reached - used
+        if (tensor := trace.graph.tensor(id)).requires_grad
+        and tensor.storage not in written
+        and (tensor.is_parameter or sum(id in trace.reached(event) for event in backwards[:_FEW]) > 1)
+    )
+
+
+def _is_thawed(trace: Trace, id: int) -> bool:
+    """Whether it was frozen at first, and set free once the program had begun to train."""
+    switches = [event for event in trace.events if isinstance(event, RequiresGradSet) and id in event.tensors]
+    return [event.value for event in switches] == [False, True] and switches[1].step > 0
+
+
+def _is_loaded(trace: Trace, id: int) -> bool:
+    """Whether its values were copied into it: it has been trained elsewhere."""
+    return any(
+        isinstance(event, InPlaceWrite) and event.op == "copy_" and event.write.tensor == id for event in trace.events
+    )
+
+
+def _between(trace: Trace, leaves: Collection[int], owned: Collection[int]) -> Iterator[int]:
+    """Those leaves whose operator works on something that was computed from parameters that train."""
     graph = trace.graph
-    leaf_of = {tensor: node for node, tensor in graph.leaf_tensors.items()}
-    wanted = {leaf_of[id]: id for id in unowned if id in leaf_of}
-    found: dict[int, None] = {}
+    users: dict[int, list[int]] = {}
     for source, targets in enumerate(graph.targets):
-        users = [wanted[target] for target, _ in targets if target in wanted]
-        if users and graph.reached_tensors([source]) & owned:
-            found.update(dict.fromkeys(users))
-    # A weight is used through its transpose, which leads nowhere else: its bias tells.
-    modules = {(graph.tensor(id).name or "").rpartition(".")[0] for id in found}
-    return [id for id in unowned if id in found or (graph.tensor(id).name or "").rpartition(".")[0] in modules - {""}]
+        for target, _ in targets:
+            users.setdefault(target, []).append(source)
+    node_of = {tensor: node for node, tensor in graph.leaf_tensors.items()}
+    bare: set[int] = set()  # parameters that train, and what is computed from one of them alone: w.t()
+    computed: set[int] = set()
+    stack = [(node_of[id], True) for id in owned if id in node_of]
+    while stack:
+        node, alone = stack.pop()
+        known = bare if alone else computed
+        if node not in known:
+            known.add(node)
+            stack += [(user, alone and len(graph.targets[user]) == 1) for user in users.get(node, ())]
+    for id in sorted(leaves):
+        if id in node_of and any(_meets(graph, node, computed) for node in _first_users(graph, users, node_of[id])):
+            yield id
+
+
+def _first_users(graph: Graph, users: dict[int, list[int]], leaf: int) -> Iterator[tuple[int, int]]:
+    """The operators with other inputs that a leaf goes into, directly or by way of operators with none."""
+    stack = [leaf]
+    while stack:
+        node = stack.pop()
+        for user in users.get(node, ()):
+            if len(graph.targets[user]) == 1:
+                stack.append(user)
+            else:
+                yield user, node
+
+
+def _meets(graph: Graph, use: tuple[int, int], computed: set[int]) -> bool:
+    user, node = use
+    is_sum_of_losses = graph.ops[user] in ("AddBackward0", "SubBackward0") and not any(
+        size > 1 for meta in graph.outputs[user] for size in meta.shape
+    )
+    return not is_sum_of_losses and any(target in computed for target, _ in graph.targets[user] if target != node)

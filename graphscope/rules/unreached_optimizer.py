@@ -6,8 +6,18 @@ from collections.abc import Iterator
 
 from ..findings import Finding, Fix, Place, Role, Severity
 from ..rule import Rule
-from ..trace import Trace
-from ._parameters import cut_fact, cut_places, explaining_cuts, listed, made_places, replacements, ungraded
+from ..trace import OptimizerRef, Trace
+from ._parameters import (
+    cut_fact,
+    cut_places,
+    explaining_cuts,
+    frozen_places,
+    is_all_frozen,
+    listed,
+    made_places,
+    replacements,
+    ungraded,
+)
 
 
 class UnreachedOptimizer(Rule):
@@ -15,7 +25,8 @@ class UnreachedOptimizer(Rule):
 
     Backward never arrives at the parameters' AccumulateGrad nodes, so every ``grad`` stays ``None`` and
     ``step()`` changes nothing; torch says nothing. Either the loss was computed from values that had
-    lost their history (a numpy hop, ``detach()``, ``no_grad``), or the loss does not use this network.
+    lost their history (a numpy hop, ``detach()``, ``no_grad``), or the loss does not use this network, or all that
+    the optimizer holds is frozen.
 
     Bad::
 
@@ -26,6 +37,20 @@ class UnreachedOptimizer(Rule):
         opt_head = torch.optim.SGD(head.parameters(), lr=0.1)
         features = encoder(torch.ones(2, 4)).detach()
         graphscope.check(head(features).sum(), opt_encoder, opt_head)  # GS203
+
+    Bad (adapters that came after the optimizer)::
+
+        import torch, graphscope
+
+        net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 1))
+        with graphscope.watch() as report:
+            opt = torch.optim.SGD(net.parameters(), lr=0.1)
+            net.requires_grad_(False)
+            net[1] = torch.nn.Linear(4, 1)
+            for _ in range(2):
+                opt.zero_grad()
+                net(torch.ones(2, 4)).sum().backward()
+                opt.step()  # GS203
 
     Good::
 
@@ -43,6 +68,8 @@ class UnreachedOptimizer(Rule):
     def check(self, trace: Trace) -> Iterator[Finding]:
         """An error for each optimizer that stepped and never had a gradient to use."""
         for optimizer in trace.optimizers:
+            if is_all_frozen(trace, optimizer):
+                yield self._of_frozen(trace, optimizer)
             lost = ungraded(trace, optimizer)
             trainable = [id for id in optimizer.parameters if trace.graph.tensor(id).requires_grad]
             if not lost or len(lost) < len(trainable):
@@ -69,6 +96,30 @@ class UnreachedOptimizer(Rule):
                 count=len(lost),
                 cut=cut_fact(trace, found),
             )
+
+    def _of_frozen(self, trace: Trace, optimizer: OptimizerRef) -> Finding:
+        step = next(step for step in trace.steps if step.optimizer == optimizer.id)
+        held = {id for each in trace.optimizers for id in each.parameters}
+        members = {id for module in trace.modules if not module.gone for _, id in module.parameters}
+        free = sorted((trace.ever_reached & members) - held)
+        places = [*frozen_places(trace, optimizer.parameters), *made_places(trace, free)]
+        if optimizer.location is not None:
+            places.append(Place(optimizer.location, Role.CAUSE, f"`{optimizer.name}` is made here"))
+        places.append(Place(step.location, Role.FAILURE, f"`{optimizer.name}` steps, and changes nothing"))
+        return self.finding(
+            f"all {len(optimizer.parameters)} parameters of `{optimizer.name}` ({optimizer.kind}) are frozen whenever "
+            "it steps, so it changes nothing" + (f"; {listed(trace, free)} got gradients instead" if free else ""),
+            places=places,
+            fixes=[
+                Fix(
+                    f"make `{optimizer.name}` of the parameters that require grad, after all is frozen and replaced"
+                    if free
+                    else "unfreeze what it is to train with requires_grad_(True) before the forward"
+                )
+            ],
+            optimizer=optimizer.name,
+            parameters=tuple(trace.graph.tensor(id).name for id in optimizer.parameters),
+        )
 
 
 def _advice(cut: bool, replaced: bool, optimizer: str) -> str:

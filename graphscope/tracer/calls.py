@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from ..events import Call, InPlaceWrite, Write
+from ..events import Call, InPlaceWrite, RequiresGradSet, Write
 from ..location import Location
 from . import _torch
 from .functions import Kind, classify, name_of
@@ -46,6 +46,8 @@ class CallWatch(TorchFunctionMode):
             return func(*args, **kwargs)
         if kind is Kind.SET_MODE:
             return self._set_mode(func, *args)
+        if kind is Kind.SET_REQUIRES_GRAD:
+            return self._switch(func, args, kwargs)
         return self._watch(func, kind, name_of(func), args, kwargs)
 
     def _set_mode(self, function: Any, enabled: bool) -> None:
@@ -64,6 +66,21 @@ class CallWatch(TorchFunctionMode):
             return watch(original.__get__(None, cls), Kind.CALL, cls.__name__, args, kwargs)
 
         return classmethod(apply)
+
+    def _switch(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """``requires_grad`` is set; a loop over parameters is one event."""
+        result = function(*args, **kwargs)
+        with self._seen.guard():
+            location = self._seen.frames.here(sys._getframe(2))
+            if location is not None:
+                number, value = self._seen.tensors.number(args[0], location), args[0].requires_grad
+                self._seen.tensors.rows[number].requires_grad |= value
+                last = self._seen.events[-1] if self._seen.events else None
+                if not isinstance(last, RequiresGradSet) or (last.location, last.value) != (location, value):
+                    last = RequiresGradSet(self._seen.tick(), self._seen.step, location, value, ())
+                    self._seen.events.append(last)
+                self._seen.switched.setdefault(last.time, []).append(number)
+        return result
 
     def _watch(self, function: Any, kind: Kind, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._seen.busy or self._seen.off:

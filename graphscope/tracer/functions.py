@@ -19,6 +19,7 @@ class Kind(Enum):
     READ_GRAD = auto()
     SET_GRAD = auto()
     SET_MODE = auto()  # gradients are switched on or off
+    SET_REQUIRES_GRAD = auto()
 
 
 _LEAVE = {
@@ -80,7 +81,6 @@ _SKIP = {
     "can_cast",
     "_has_compatible_shallow_copy_type",
     "_record_function_enter_new",
-    "requires_grad_",
     "zeros_like",  # of a tensor these take the shape only
     "ones_like",
     "empty_like",
@@ -96,6 +96,7 @@ _SKIP = {
 }
 _DERIVED = {"T", "mT", "H", "mH", "real", "imag"}  # attributes that are new tensors with a history
 _SET = {"set_", "swap_tensors"}
+_SETTERS = {"data": Kind.SET_DATA, "grad": Kind.SET_GRAD, "requires_grad": Kind.SET_REQUIRES_GRAD}
 
 
 def name_of(function: Any) -> str:
@@ -112,7 +113,9 @@ def classify(function: Any) -> Kind:
     if access == "__get__":
         return {"data": Kind.DATA, "grad": Kind.READ_GRAD}.get(name, Kind.CALL if name in _DERIVED else Kind.SKIP)
     if access in ("__set__", "__delete__"):
-        return {"data": Kind.SET_DATA, "grad": Kind.SET_GRAD}.get(name, Kind.SKIP)
+        return _SETTERS.get(name, Kind.SKIP)
+    if name == "requires_grad_":
+        return Kind.SET_REQUIRES_GRAD
     if name in _LEAVE:
         return Kind.LEAVE
     if name in _ENTER:

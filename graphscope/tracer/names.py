@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..trace import ModuleRef
 from .tensors import Tensors
 
 _REFERENCES_OF_OURS = 3  # to ``frame.f_locals``: the frame's, our variable's, and the one that getrefcount is given
@@ -29,7 +28,7 @@ class Names:
     def __init__(self, tensors: Tensors) -> None:
         self._tensors = tensors
         self._paths: dict[int, tuple[weakref.ref[Any], str]] = {}
-        self._tops: dict[int, tuple[weakref.ref[nn.Module], str]] = {}
+        self._tops: list[tuple[weakref.ref[nn.Module], str]] = []
         self._parameters: dict[int, dict[str, int]] = {}
 
     def look(self, frames: list[FrameType]) -> None:
@@ -69,16 +68,9 @@ class Names:
                         return name
         return None
 
-    def modules(self) -> tuple[ModuleRef, ...]:
-        """The top-level modules that are still there, with the numbers of their parameters."""
-        found = []
-        for ref, name in self._tops.values():
-            module = ref()
-            if module is not None:
-                numbers = tuple((key, self._tensors.number(p)) for key, p in module.named_parameters())
-                storages = {self._tensors.place(each)[0] for each in (*module.parameters(), *module.buffers())}
-                found.append(ModuleRef(name, type(module).__name__, numbers, frozenset(storages)))
-        return tuple(found)
+    def tops(self) -> Iterator[tuple[nn.Module | None, str]]:
+        """The top-level modules in the order they were met, None for those that are gone."""
+        return ((ref(), name) for ref, name in self._tops)
 
     def _name(self, name: str, value: Any, depth: int) -> None:
         if isinstance(value, nn.Module):
@@ -86,7 +78,7 @@ class Names:
         elif isinstance(value, torch.optim.Optimizer):
             self._remember(value, name)
         elif isinstance(value, Tensor):
-            self._name_tensor(name, value)
+            self.name_tensor(name, value)
         elif depth and type(value) in (list, tuple) and len(value) <= _LONGEST:
             for position, element in enumerate(value):
                 self._name(f"{name}[{position}]", element, depth - 1)
@@ -101,16 +93,17 @@ class Names:
     def name_module(self, name: str, module: nn.Module) -> None:
         """Name a module, unless it has a name already, and what it holds."""
         if self.of(module) is None:
-            self._tops[id(module)] = (weakref.ref(module), name)
+            self._tops.append((weakref.ref(module), name))
         top = self.of(module) or name
         for path, child in module.named_modules():
             self._remember(child, f"{top}.{path}" if path else top)
         for path, parameter in module.named_parameters(remove_duplicate=False):
-            self._name_tensor(f"{top}.{path}", parameter)
+            self.name_tensor(f"{top}.{path}", parameter)
         for path, buffer in module.named_buffers():
-            self._name_tensor(f"{top}.{path}", buffer)
+            self.name_tensor(f"{top}.{path}", buffer)
 
-    def _name_tensor(self, name: str, tensor: Tensor) -> None:
+    def name_tensor(self, name: str, tensor: Tensor) -> None:
+        """Name a tensor that is a leaf or was met before, unless it has a name."""
         number = self._tensors.known(tensor)
         if number is None and (isinstance(tensor, nn.Parameter) or (tensor.requires_grad and tensor.is_leaf)):
             number = self._tensors.number(tensor)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ..events import OptimizerStep, Write, ZeroGrad
@@ -18,6 +19,7 @@ from . import _torch
 from .growth import GrowthWatch
 from .recording import Recording, flatten
 
+_SAMPLE = 256  # values of a frozen parameter that are compared before and after a step
 _FEW_LOOKS, _MOST_LOOKS = 8, 64  # how often the user's variables are searched for names
 
 
@@ -38,13 +40,17 @@ class _Watched:
 
 @dataclass(slots=True)
 class _OpenStep:
-    """A step that has begun; ``left`` tells that the mode was taken off for it."""
+    """A step that has begun.
+
+    ``samples`` are values of the frozen parameters that have a grad; ``left`` tells that the mode was taken off for it.
+    """
 
     optimizer: Any
     began: int
     versions: list[tuple[Tensor, int]]
     graded: tuple[int, ...]
     frozen: tuple[int, ...]
+    samples: list[tuple[int, Tensor, Tensor]]
     left: bool = False
 
 
@@ -129,6 +135,9 @@ class OptimizerWatch:
             return
         with self._seen.guard():
             self.known(optimizer)
+            if not self._seen.step & (self._seen.step - 1):  # 0, 1, 2, 4, 8 ...
+                self._seen.names.look(list(self._seen.frames.stack(sys._getframe(2))))
+                self._seen.modules_seen.look()
             held = [each for group in optimizer.param_groups for each in group["params"]]
             self._open.append(
                 _OpenStep(
@@ -137,6 +146,11 @@ class OptimizerWatch:
                     [(each, _torch.version(each)) for each in held],
                     tuple(self._seen.tensors.number(each) for each in held if each.grad is not None),
                     tuple(self._seen.tensors.number(each) for each in held if not each.requires_grad),
+                    [
+                        (self._seen.tensors.number(each), each, _sample(each))
+                        for each in held
+                        if not each.requires_grad and each.grad is not None
+                    ],
                 )
             )
         if len(args) + len(kwargs) == 1 and self._open:  # no closure: what runs until the step ends is torch's own
@@ -193,6 +207,7 @@ class OptimizerWatch:
                 tuple(writes),
                 opened.graded,
                 opened.frozen,
+                tuple(number for number, each, old in opened.samples if not torch.equal(old, _sample(each))),
                 began=opened.began,
             )
         )
@@ -234,3 +249,8 @@ class OptimizerWatch:
             if step.left:
                 step.left = False
                 _torch.push_mode(self._mode)
+
+
+def _sample(tensor: Tensor) -> Tensor:
+    """A copy of some values of a tensor."""
+    return tensor.detach().flatten()[:_SAMPLE].clone()

@@ -17,6 +17,7 @@ from ..graph import Root
 from ..location import Location
 from ..report import Report
 from ..trace import OptimizerRef, Trace
+from .modules import Modules
 from .snapshot import Snapshot, described
 from .sources import sources_of
 
@@ -139,7 +140,7 @@ def planned(steps: Sequence[Planned], frame: FrameType, modules: Sequence[nn.Mod
         graph=seen,
         events=tuple(timeline.events),
         optimizers=tuple(optimizers.values()),
-        modules=shot.names.modules(),
+        modules=Modules(shot.names, shot.tensors).refs(),
         root=shot.frames.root,
         sources=sources_of([event.location for event in timeline.events], shot.frames.root),
     )

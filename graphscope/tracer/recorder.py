@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any, ClassVar
 
@@ -22,7 +22,7 @@ from torch import nn
 from torch.nn.utils import clip_grad
 from torch.optim import optimizer as optim
 
-from ..events import Backward, Event, InPlaceWrite
+from ..events import Backward, Event, InPlaceWrite, RequiresGradSet
 from ..trace import Outcome, Trace
 from . import _torch
 from .backwards import BackwardWatch
@@ -155,10 +155,13 @@ class Recorder:
                 seen.names.look_into(namespace)
         optimizers = self._optimizers.refs()
         with _torch.without_modes():
-            modules = seen.names.modules()
+            modules = seen.modules_seen.refs()
             roots = tuple({r: None for e in seen.events if isinstance(e, Backward) for r in e.roots})
             graph = seen.walk.graph(roots, seen.places, seen.modules, seen.times, seen.callers)
-        events = tuple(_that_matter(seen.events, seen.walk))
+        events = tuple(
+            replace(event, tensors=tuple(seen.switched[event.time])) if isinstance(event, RequiresGradSet) else event
+            for event in _that_matter(seen.events, seen.walk)
+        )
         named = [event.location for event in events]
         named += [call.location for call in seen.calls if call.location is not None]
         named += [optimizer.location for optimizer in optimizers if optimizer.location is not None]

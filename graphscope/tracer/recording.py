@@ -17,6 +17,7 @@ from ..location import Location
 from ..trace import Pause
 from . import _torch
 from .frames import Frames
+from .modules import Modules
 from .names import Names
 from .pattern import Pattern
 from .tensors import Tensors
@@ -36,9 +37,11 @@ class Recording:
         self.switch: Callable[[bool], bool] = lambda asleep: True
         self.tensors = Tensors()
         self.names = Names(self.tensors)
+        self.modules_seen = Modules(self.names, self.tensors)
         self.walk = Walk(self.tensors, found=self._found)
         self.events: list[Event] = []
         self.calls: list[Call] = []
+        self.switched: dict[int, list[int]] = {}  # by the time of a RequiresGradSet: its tensors
         self.unseen: dict[str, None] = {}
         self.failure: str | None = None
         self.step = 0

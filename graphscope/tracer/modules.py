@@ -1,0 +1,105 @@
+"""What the user's modules hold, as often as it is looked at: a module may be gone, or changed, when recording ends."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from torch import Tensor, nn
+
+from ..trace import Flag, ModuleRef
+from .names import Names
+from .tensors import Tensors
+
+_LONGEST = 64  # elements of a list or dict that are looked at
+
+
+class Modules:
+    """The top-level modules that were met, each as it was when it was last seen."""
+
+    def __init__(self, names: Names, tensors: Tensors) -> None:
+        self._names = names
+        self._tensors = tensors
+        self._refs: dict[int, ModuleRef] = {}
+
+    def look(self) -> None:
+        """Look at the modules that are there; those that have died since the last look are gone."""
+        for position, (module, name) in enumerate(self._names.tops()):
+            if module is not None:
+                self._refs[position] = self._ref(module, name)
+            elif position in self._refs:
+                self._refs[position] = replace(self._refs[position], gone=True)
+
+    def refs(self) -> tuple[ModuleRef, ...]:
+        """The modules as they were last seen, and those that nobody looked at yet as they are."""
+        for position, (module, name) in enumerate(self._names.tops()):
+            if module is not None and position not in self._refs:
+                self._refs[position] = self._ref(module, name)
+        return tuple(self._refs[position] for position in sorted(self._refs))
+
+    def _ref(self, module: nn.Module, name: str) -> ModuleRef:
+        number = self._tensors.number
+        registered = {id(parameter) for parameter in module.parameters()}
+        hidden = []
+        for path, tensor in _kept_aside(module):
+            if id(tensor) not in registered:
+                hidden.append((path, number(tensor)))
+                self._names.name_tensor(f"{name}.{path}", tensor)
+        return ModuleRef(
+            name,
+            type(module).__name__,
+            tuple((path, number(parameter)) for path, parameter in module.named_parameters()),
+            frozenset(self._tensors.place(each)[0] for each in (*module.parameters(), *module.buffers())),
+            tuple(hidden),
+            tuple(
+                number(p)
+                for each in module.modules()
+                if not each.training
+                for p in each._parameters.values()
+                if p is not None
+            ),
+            tuple(_flags(module)),
+        )
+
+
+def _kept_aside(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """The trainable leaves in plain attributes, lists and dicts of a module, which ``parameters()`` may not see."""
+    for path, each in module.named_modules():
+        prefix = f"{path}." if path else ""
+        for key, value in list(vars(each).items()):
+            if isinstance(value, Tensor):
+                yield from _leaves(prefix + key, value)
+            elif type(value) in (list, tuple, dict) and len(value) <= _LONGEST:
+                items = value.items() if type(value) is dict else enumerate(value)
+                for position, element in list(items):
+                    if isinstance(position, str | int):
+                        yield from _leaves(f"{prefix}{key}[{position!r}]", element)
+
+
+def _leaves(path: str, value: Any) -> Iterator[tuple[str, Tensor]]:
+    if isinstance(value, nn.Module):
+        yield from ((f"{path}.{name}", p) for name, p in value.named_parameters() if p.requires_grad and value.training)
+    elif isinstance(value, Tensor) and value.requires_grad and value.is_leaf:
+        yield path, value
+
+
+def _flags(module: nn.Module) -> Iterator[Flag]:
+    """Attributes that somebody may have taken for the switch of ``requires_grad``, and that switch nothing."""
+    for path, each in module.named_modules():
+        for key, value in vars(each).items():
+            if type(value) is bool and (key == "requires_grad" or _is_nearly(key)):
+                yield Flag(path, key, value)
+        for name, parameter in each._parameters.items():
+            for key, value in vars(parameter).items() if parameter is not None else ():
+                if type(value) is bool and _is_nearly(key):
+                    yield Flag(f"{path}.{name}" if path else name, key, value)
+
+
+@lru_cache(maxsize=1024)
+def _is_nearly(key: str) -> bool:
+    return key == "trainable" or (
+        key != "requires_grad" and bool(difflib.get_close_matches(key, ("requires_grad",), cutoff=0.85))
+    )
