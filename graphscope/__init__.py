@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .api import check, inspect, make_dot, plan, trace, watch, why
+    from .archive import load
     from .errors import GraphscopeError, GraphscopeWarning
     from .findings import Finding, Severity
     from .graph import Graph
@@ -18,6 +19,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "check": "api",
     "inspect": "api",
+    "load": "archive",
     "make_dot": "api",
     "plan": "api",
     "trace": "api",
@@ -39,6 +41,7 @@ __all__ = [
     "Severity",
     "check",
     "inspect",
+    "load",
     "make_dot",
     "plan",
     "trace",

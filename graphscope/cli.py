@@ -13,6 +13,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -57,6 +58,9 @@ def main() -> None:
     Start here:
       graphscope inspect train.py                  run train.py and report what was found
       graphscope inspect train.py --graph g.svg    ... and draw its autograd graph
+      graphscope inspect -o run.trace train.py     ... and save all that was seen, for:
+      graphscope render run.trace -o g.svg         draw it again, or another part of it
+      graphscope compare old.trace run.trace       what changed between two runs
       graphscope explain GS101                     why that is wrong, and how it looks when right
       graphscope explain "RuntimeError: ..."       which rule a message of torch belongs to
       graphscope rules                             all rules
@@ -369,6 +373,82 @@ def _flush_stdout() -> None:
     """Let what the program printed come before the report where both go to the same place."""
     with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or replaced by the program
         sys.stdout.flush()
+
+
+@main.command("render")
+@click.argument("trace", type=click.Path(path_type=Path), metavar="TRACE")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="What to write; the suffix says how: .svg .png .pdf .dot .mmd .graphml .html .json  [default: print text]",
+)
+@_shows
+def render_trace(trace: Path, output: Path | None, show: Show | None) -> None:
+    """Draw again from a saved trace: another part of it, or in another format.
+
+    `graphscope inspect -o run.trace SCRIPT` saves one. The program is not run again, and torch is not needed.
+
+    \b
+    Examples:
+      graphscope render run.trace -o graph.svg
+      graphscope render run.trace --focus net.layer3 -o layer3.svg
+      graphscope render run.trace --path net.0.weight -o way.png
+      graphscope render run.trace --depth 2           print that part as an outline
+    """
+    from .archive import load
+
+    if output is not None:
+        _check_picture(output)
+    report = load(trace)
+    if output is not None:
+        save(report, _writable(output), show)
+    elif show is not None:
+        click.echo(_rendered(report, "tree", show), nl=False)
+    else:
+        click.echo(_rendered(report, "text", None), nl=False)
+
+
+@main.command()
+@click.argument("before", type=click.Path(path_type=Path), metavar="BEFORE")
+@click.argument("after", type=click.Path(path_type=Path), metavar="AFTER")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Draw both graphs as one picture into FILE: .svg .png .pdf .dot .mmd",
+)
+@_shows
+@click.pass_context
+def compare(context: click.Context, before: Path, after: Path, output: Path | None, show: Show | None) -> None:
+    """Tell what changed between two saved traces: nodes, parameters reached, saved bytes, findings.
+
+    In the picture, what only AFTER has is marked new, what only BEFORE has is marked gone. Lines may have moved: a
+    finding is the same if its code, file, function and words are. Exits with 1 if a finding is new.
+
+    \b
+    Example:
+      graphscope inspect -o before.trace train.py
+      graphscope inspect -o after.trace train.py       # after a change
+      graphscope compare before.trace after.trace -o changes.svg
+    """
+    from .archive import load
+
+    comparison = discovery.module("renderers", "_comparison")
+    if output is not None:
+        _check_picture(output)
+        if not is_picture(str(_format_of(output))):
+            raise _Problem(
+                f"{output.name} would be no picture: give a name that ends in .svg, .png, .pdf, .dot or .mmd"
+            )
+    found = comparison.compare(load(before), load(after), (before.name, after.name))
+    click.echo(comparison.text(found), nl=False)
+    if output is not None:
+        report, changes = comparison.merged(found)
+        save(report, _writable(output), replace(show or Show(), changes=changes.changes))
+    context.exit(1 if found.new else 0)
 
 
 @main.command()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from reports import planned, two_losses
 
 import graphscope.api
 from graphscope import cli
@@ -309,3 +310,63 @@ def test_help_tells_examples_codes_and_exit_status():
     assert "GS2xx" in graphscope_("--help").output
     page = graphscope_("inspect", "--help").output
     assert "graphscope inspect train.py --epochs 1" in page and "Exit status:" in page
+
+
+@pytest.fixture
+def saved(tmp_path, monkeypatch):
+    """A directory with two saved traces."""
+    monkeypatch.chdir(tmp_path)
+    two_losses().save("before.trace")
+    planned().save("after.trace")
+    return tmp_path
+
+
+def test_render_draws_a_part_of_a_saved_trace(saved):
+    assert graphscope_("render", "before.trace", "-o", "g.svg", "--path", "net1.0.weight").exit_code == 0
+    drawn = (saved / "g.svg").read_text()
+    assert "the gradient" in drawn and "net2.0.weight" in drawn
+    assert graphscope_("render", "before.trace", "-o", "g.svg", "--focus", "net1").exit_code == 0
+    drawn = (saved / "g.svg").read_text()
+    assert "net1.0.weight" in drawn and "net2.0.weight" not in drawn
+    assert graphscope_("render", "before.trace", "-o", "g.mmd", "--depth", "1").exit_code == 0
+    assert "3 operators" in (saved / "g.mmd").read_text()
+
+
+def test_render_prints_the_report_or_an_outline_of_a_part(saved):
+    assert graphscope_("render", "before.trace").stdout == str(two_losses())
+    assert "net2 | Sequential | 3 operators" in graphscope_("render", "before.trace", "--depth", "1").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--focus", "net3"), "nothing was computed in a module called 'net3'; did you mean 'net2' or 'net1'"),
+        (("--path", "net1.0.wight"), "no parameter is called 'net1.0.wight'; did you mean 'net1.0.weight'"),
+        (("--around", "tensor:999"), "nothing that is drawn is called 'tensor:999': give tensor:ID, node:ID or a name"),
+    ],
+)
+def test_what_is_not_there_to_be_shown_is_told_with_what_is(saved, arguments, said):
+    result = graphscope_("render", "before.trace", "-o", "g.svg", *arguments)
+    assert result.exit_code == 2 and said in result.stderr
+    assert not (saved / "g.svg").exists()
+
+
+def test_compare_tells_what_is_fixed_and_fails_for_what_is_new(saved):
+    fixed = graphscope_("compare", "before.trace", "after.trace", "-o", "changes.svg")
+    assert fixed.exit_code == 0 and "fixed:" in fixed.stdout and "GS101" in fixed.stdout
+    assert "before.trace and after.trace (2 findings fixed, 0 new)" in (saved / "changes.svg").read_text()
+    assert graphscope_("compare", "after.trace", "before.trace").exit_code == 1
+
+
+def test_what_is_no_saved_trace_is_told_in_one_line(saved):
+    (saved / "bad.trace").write_text("{}")
+    for arguments in (("render", "bad.trace"), ("compare", "before.trace", "bad.trace")):
+        result = graphscope_(*arguments)
+        assert result.exit_code == 2 and "bad.trace is not a saved trace" in result.stderr
+        assert "Traceback" not in result.stderr
+
+
+def test_inspect_prints_an_outline_when_asked(script, inspected):
+    inspected.report = two_losses()
+    result = graphscope_("inspect", "--tree", "--depth", "1", script)
+    assert "net2 | Sequential | 3 operators" in result.stderr and "error GS101" in result.stderr
