@@ -96,6 +96,7 @@ class Ledger:
         return tuple(use for use in self.uses if use.step.optimizer == optimizer)
 
     def _replay(self, trace: Trace) -> Iterator[Use]:
+        stepped: dict[int, int] = {}
         pauses = [pause.time for pause in reversed(trace.pauses)]
         for event in trace.events:
             if pauses and event.time >= pauses[-1]:
@@ -108,11 +109,10 @@ class Ledger:
                     self._change(event, event.tensors)
                 case OptimizerStep():
                     held = trace.optimizers[event.optimizer].parameters
-                    use = self._use(event, held)
-                    tops = [holding.change for holding, _ in use.parts]
-                    if not any(isinstance(top, OptimizerStep) and top.time > event.start for top in tops):
+                    if not any(stepped.get(id, -1) > event.start for id in held):
+                        yield self._use(event, held)
                         self._change(event, [id for id in held if id in self.left])
-                        yield use
+                    stepped.update(dict.fromkeys(held, event.time))
                 case _:
                     pass
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..events import Backward, OptimizerStep, ZeroGrad
-from ..findings import Finding, Fix, Place, Role, Severity
+from ..events import Backward
+from ..findings import Cleared, Finding, Fix, Place, Role, Severity
+from ..ledger import Use
 from ..rule import Rule
 from ..trace import OptimizerRef, Trace
 from ._lifetime import call_text
+from ._steps import backwards_in, how_often, same_statement, severity_of, used_before, uses_of
 
 
 class NeverZeroed(Rule):
     """A step uses gradients that an earlier step has used already, as nothing zeroed them between the two.
 
     Backward adds to ``grad``. Accumulating over several backwards before one step is fine; but once a step has used
-    them, gradients that are not zeroed go into the next step again. Reported where it happens at more than half
-    of the optimizer's steps after the first.
+    them, gradients that are not zeroed go into the next step again. An error where it happens at half of the steps
+    after the first or more, a warning where it comes again, a note where it happened once.
 
     Bad::
 
@@ -48,53 +50,51 @@ class NeverZeroed(Rule):
     severity = Severity.ERROR
 
     def check(self, trace: Trace) -> Iterator[Finding]:
-        """An error for each optimizer whose steps use old gradients again."""
+        """One finding for each optimizer whose steps use old gradients again: an error where most of them do."""
         for optimizer in trace.optimizers:
-            steps, again = _reusing(trace, optimizer)
-            if again and 2 * len(again) > steps - 1:
-                yield self._finding(optimizer, steps, again)
+            uses = uses_of(trace, optimizer)
+            if again := [(use, *mixed) for use in uses if (mixed := _mixed(use))]:
+                yield self._finding(optimizer, len(uses), again)
 
-    def _finding(
-        self, optimizer: OptimizerRef, steps: int, again: list[tuple[OptimizerStep, Backward, Backward]]
-    ) -> Finding:
-        step, old, new = again[0]
+    def cleared(self, trace: Trace) -> Iterator[Cleared]:
+        """Backwards that add up on purpose: all are used at once, and zeroed before the next one."""
+        for optimizer in trace.optimizers:
+            uses = uses_of(trace, optimizer)
+            if any(_mixed(use) for use in uses):
+                continue
+            for use in uses:
+                for holding, _ in use.parts:
+                    backwards = backwards_in(holding)
+                    if len(backwards) > 1 and same_statement(backwards) and use.step.start > backwards[-1].time:
+                        yield self.clear(
+                            f"{call_text(backwards[0])} runs {len(backwards)} times without zero_grad() in between, "
+                            f"which is right: `{optimizer.name}` uses the sum once, and no step uses it again",
+                            backwards[0].location,
+                        )
+
+    def _finding(self, optimizer: OptimizerRef, steps: int, again: list[tuple[Use, Backward, Backward]]) -> Finding:
+        use, old, new = again[0]
+        name, often = optimizer.name, how_often(len(again), steps)
+        zeroed_late = "nothing zeroes them in time" if steps - 1 > len(again) else "nothing zeroes them after a step"
         return self.finding(
-            f"`{optimizer.name}` uses old gradients again, at {len(again)} of {steps} steps: nothing zeroes them after "
-            f"a step, so {call_text(new)} adds to what {call_text(old)} left",
+            f"`{name}` uses old gradients again, {often}: {zeroed_late}, so {call_text(new)} adds to what "
+            f"{'the one before' if new.location == old.location else call_text(old)} left",
             places=[
                 Place(new.location, Role.CAUSE, f"{call_text(new)} adds to gradients that a step has used already"),
-                Place(step.location, Role.FAILURE, f"`{optimizer.name}` steps on their sum here"),
+                Place(use.step.location, Role.FAILURE, f"`{name}` steps on their sum here"),
             ],
-            fixes=[
-                Fix(
-                    f"call {optimizer.name}.zero_grad() before this backward",
-                    location=new.location,
-                    changes_gradients=True,
-                )
-            ],
-            optimizer=optimizer.name,
+            fixes=[Fix(f"call {name}.zero_grad() before this backward", new.location, changes_gradients=True)],
+            severity=severity_of(len(again), steps - 1),
+            optimizer=name,
             count=len(again),
             steps=steps,
         )
 
 
-def _reusing(trace: Trace, optimizer: OptimizerRef) -> tuple[int, list[tuple[OptimizerStep, Backward, Backward]]]:
-    """How often it stepped, and each step that used a gradient which an earlier step had used."""
-    held = frozenset(optimizer.parameters)
-    fresh: list[Backward] = []
-    used: list[Backward] = []
-    steps, again = 0, []
-    for event in trace.events:
-        match event:
-            case Backward() if event.accumulates and not event.error and event.ran and trace.reached(event) & held:
-                fresh.append(event)
-            case ZeroGrad() if frozenset(event.tensors) & held:
-                fresh, used = [], []
-            case OptimizerStep() if event.optimizer == optimizer.id and event.ran:
-                steps += 1
-                if used and fresh:
-                    again.append((event, used[-1], fresh[-1]))
-                used, fresh = used + fresh, []
-            case _:
-                pass
-    return steps, again
+def _mixed(use: Use) -> tuple[Backward, Backward] | None:
+    """An old backward and a new one that both are in the gradients of one parameter."""
+    for holding, _ in use.parts:
+        fresh, old = backwards_in(holding), used_before(holding)
+        if fresh and old is not None:
+            return old, fresh[-1]
+    return None

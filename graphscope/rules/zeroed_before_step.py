@@ -6,16 +6,21 @@ from collections.abc import Iterator
 
 from ..events import Backward, OptimizerStep, ZeroGrad
 from ..findings import Action, Edit, Finding, Fix, Place, Role, Severity
+from ..ledger import Holding, Use
 from ..rule import Rule
 from ..trace import OptimizerRef, Trace
 from ._lifetime import call_text
+from ._steps import backwards_in, how_often, uses_by_statement
+
+_Lost = tuple[Backward, ZeroGrad, OptimizerStep]
 
 
 class ZeroedBeforeStep(Rule):
     """Gradients are zeroed between the backward that made them and the step, so that the step sees none.
 
     With ``set_to_none`` (the default) the optimizer passes over every parameter, and nothing ever moves; with zeros
-    only momentum and weight decay still act. Reported where it happens at every step of the optimizer.
+    only momentum and weight decay still act. Reported where it happens at more than half of the steps of a statement:
+    dropping the gradients of one bad batch that way is fine.
 
     Bad::
 
@@ -46,18 +51,16 @@ class ZeroedBeforeStep(Rule):
     severity = Severity.ERROR
 
     def check(self, trace: Trace) -> Iterator[Finding]:
-        """An error for each optimizer none of whose steps ever had a fresh gradient for this reason."""
-        for optimizer in trace.optimizers:
-            found = _steps_after_zero(trace, optimizer)
-            steps = [step for step in trace.steps if step.optimizer == optimizer.id]
-            if steps and len(found) == len(steps):
-                yield self._finding(optimizer, found)
+        """An error for each statement most of whose steps have nothing to use for this reason."""
+        for uses in uses_by_statement(trace).values():
+            if (lost := [found for use in uses if (found := _lost(use))]) and 2 * len(lost) > len(uses):
+                yield self._finding(trace.optimizers[uses[0].step.optimizer], lost, len(uses))
 
-    def _finding(self, optimizer: OptimizerRef, found: list[tuple[Backward, ZeroGrad, OptimizerStep]]) -> Finding:
-        backward, zero, step = found[-1]
+    def _finding(self, optimizer: OptimizerRef, lost: list[_Lost], of: int) -> Finding:
+        backward, zero, step = lost[-1]
         return self.finding(
             f"the gradients of `{optimizer.name}` are zeroed after {call_text(backward)} and before the step, "
-            f"at each of {len(found)} steps: the step has nothing to use",
+            f"{how_often(len(lost), of)}: the step has nothing to use",
             places=[
                 Place(zero.location, Role.CAUSE, "the gradients are zeroed here"),
                 Place(backward.location, Role.RELATED, f"{call_text(backward)} made them here"),
@@ -72,26 +75,26 @@ class ZeroedBeforeStep(Rule):
                 )
             ],
             optimizer=optimizer.name,
-            steps=len(found),
+            count=len(lost),
+            steps=of,
         )
 
 
-def _steps_after_zero(trace: Trace, optimizer: OptimizerRef) -> list[tuple[Backward, ZeroGrad, OptimizerStep]]:
-    """The steps whose gradients had all been zeroed since the backward that made them."""
-    held = frozenset(optimizer.parameters)
-    found = []
-    backward: Backward | None = None
-    zero: ZeroGrad | None = None
-    for event in trace.events:
-        match event:
-            case Backward() if event.accumulates and not event.error and trace.reached(event) & held:
-                backward, zero = event, None
-            case ZeroGrad() if backward is not None and held <= frozenset(event.tensors):
-                zero = event
-            case OptimizerStep() if event.optimizer == optimizer.id:
-                if backward is not None and zero is not None and not (zero.to_none and held & set(event.graded)):
-                    found.append((backward, zero, event))
-                backward, zero = None, None
-            case _:
-                pass
+def _lost(use: Use) -> _Lost | None:
+    """The last backward before a step, if what it wrote was zeroed, as all that the step could have used was."""
+    found: _Lost | None = None
+    for holding, parameters in use.parts:
+        zero = holding.zero
+        if zero is None:
+            if holding.fresh:
+                return None
+            continue
+        if zero.to_none and set(parameters) & set(use.step.graded):
+            return None  # written by something that was not seen
+        before: Holding | None = holding
+        while before is not None and before.zero is not None:
+            zero, before = before.zero, before.before
+        backwards = backwards_in(before) if before is not None else ()
+        if backwards and (found is None or backwards[-1].time > found[0].time):
+            found = backwards[-1], zero, use.step
     return found

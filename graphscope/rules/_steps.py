@@ -1,0 +1,60 @@
+"""What the steps of an optimizer used, and how to say how often: shared by the rules about the training step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..cycles import kin
+from ..events import Backward, OptimizerStep
+from ..findings import Severity
+from ..ledger import Holding, Use, ledger
+from ..location import Location
+from ..trace import OptimizerRef, Trace
+
+
+def uses_of(trace: Trace, optimizer: OptimizerRef) -> tuple[Use, ...]:
+    """What each of its steps used, those that are only planned left out."""
+    return tuple(use for use in ledger(trace).of(optimizer.id) if use.step.ran)
+
+
+def uses_by_statement(trace: Trace) -> dict[tuple[Location, int], list[Use]]:
+    """What the steps used, by the statement that steps and the optimizer; one that is made anew counts as the first."""
+    alike = kin(trace)
+    found: dict[tuple[Location, int], list[Use]] = {}
+    for use in ledger(trace).uses:
+        if use.step.ran:
+            found.setdefault((use.step.location, alike[use.step.optimizer]), []).append(use)
+    return found
+
+
+def backwards_in(holding: Holding) -> tuple[Backward, ...]:
+    """The backwards that wrote into these gradients since they were last used or zeroed, in order."""
+    return tuple(change for change in holding.fresh if isinstance(change, Backward))
+
+
+def used_before(holding: Holding) -> Backward | None:
+    """The last backward whose gradients a step has used and nothing has zeroed."""
+    changes = iter(holding)
+    for change in changes:
+        if isinstance(change, OptimizerStep):
+            break
+    return next((change for change in changes if isinstance(change, Backward)), None)
+
+
+def how_often(count: int, of: int, what: str = "step") -> str:
+    """``at each of 5 steps``, ``at 4 of 5 steps``."""
+    if count == of:
+        return f"at each of {of} {what}s" if of > 1 else f"at the only {what}"
+    return f"at {count} of {of} {what}s"
+
+
+def severity_of(count: int, of: int) -> Severity:
+    """An error where it is the rule, a warning where it comes again, a note where it happened once."""
+    if 2 * count >= of:
+        return Severity.ERROR
+    return Severity.WARNING if count > 1 else Severity.NOTE
+
+
+def same_statement(backwards: Sequence[Backward]) -> bool:
+    """Whether all of these calls are one statement's."""
+    return len({event.location for event in backwards}) == 1

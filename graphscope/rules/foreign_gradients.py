@@ -1,0 +1,196 @@
+"""GS304: a step uses gradients that the loss of another optimizer left in its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..events import Backward, OptimizerStep, ZeroGrad
+from ..findings import Cleared, Finding, Fix, Place, Role, Severity
+from ..ledger import Use
+from ..rule import Rule
+from ..trace import OptimizerRef, Trace
+from ._lifetime import call_text
+from ._parameters import listed
+from ._steps import backwards_in, how_often, severity_of, used_before, uses_of
+
+
+class ForeignGradients(Rule):
+    """A step uses gradients that the loss of another optimizer left in its parameters, on top of its own.
+
+    A generator's loss goes through the discriminator, an actor's through the critic: ``backward()`` writes into the
+    ``grad`` of both. The other optimizer takes its part; the rest stays where it is, and unless it is zeroed, the judge
+    is trained to please the one it judges.
+
+    Bad::
+
+        import torch, graphscope
+
+        g, d = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
+        opt_g = torch.optim.SGD(g.parameters(), lr=0.1)
+        opt_d = torch.optim.SGD(d.parameters(), lr=0.1)
+        with graphscope.watch() as report:
+            for _ in range(3):
+                opt_g.zero_grad()
+                opt_d.zero_grad()
+                g_loss = -d(g(torch.ones(2, 4))).mean()
+                g_loss.backward()
+                opt_g.step()
+                d_loss = d(g(torch.ones(2, 4)).detach()).mean()
+                d_loss.backward()  # GS304
+                opt_d.step()
+
+    Good::
+
+        import torch, graphscope
+
+        g, d = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
+        opt_g = torch.optim.SGD(g.parameters(), lr=0.1)
+        opt_d = torch.optim.SGD(d.parameters(), lr=0.1)
+        with graphscope.watch() as report:
+            for _ in range(3):
+                opt_g.zero_grad()
+                g_loss = -d(g(torch.ones(2, 4))).mean()
+                g_loss.backward()
+                opt_g.step()
+                opt_d.zero_grad()
+                d_loss = d(g(torch.ones(2, 4)).detach()).mean()
+                d_loss.backward()
+                opt_d.step()
+    """
+
+    code = "GS304"
+    severity = Severity.ERROR
+
+    def check(self, trace: Trace) -> Iterator[Finding]:
+        """A finding for each optimizer whose steps use another one's gradients beside its own."""
+        owners = _Owners(trace)
+        for optimizer in trace.optimizers:
+            uses = uses_of(trace, optimizer)
+            if any(used_before(holding) and holding.fresh for use in uses for holding, _ in use.parts):
+                continue  # it is never zeroed at all
+            if found := [leak for use in uses if (leak := owners.leak(use))]:
+                yield self._finding(trace, optimizer, found, len(uses))
+
+    def cleared(self, trace: Trace) -> Iterator[Cleared]:
+        """Backwards that leave gradients in another optimizer's parameters, which are zeroed in time."""
+        owners = _Owners(trace)
+        for optimizer in trace.optimizers:
+            uses = uses_of(trace, optimizer)
+            if not uses or any(owners.leak(use) for use in uses):
+                continue
+            for backward, owner in owners.foreign(optimizer):
+                yield self.clear(
+                    f"{call_text(backward)} leaves gradients in the parameters of `{optimizer.name}` too, and that is "
+                    f"right: `{trace.optimizers[owner].name}` uses its own, the others are zeroed before "
+                    f"`{optimizer.name}` steps",
+                    backward.location,
+                )
+
+    def _finding(self, trace: Trace, optimizer: OptimizerRef, found: list[_Leak], of: int) -> Finding:
+        leak, name = found[-1], optimizer.name
+        owner = trace.optimizers[leak.owner].name
+        own, foreign = call_text(leak.own), call_text(leak.foreign)
+        if leak.foreign.time < leak.own.time:
+            fix = Fix(f"call {name}.zero_grad() before {own}", leak.own.location, changes_gradients=True)
+        else:
+            title = f"call {name}.step() before {foreign}, or freeze its parameters for that: requires_grad_(False)"
+            fix = Fix(title, leak.foreign.location, changes_gradients=True)
+        return self.finding(
+            f"`{name}` steps on gradients of two losses, {how_often(len(found), of)}: beside those of {own} it uses "
+            f"what {foreign} left in {listed(trace, leak.parameters)} on the way to the parameters of `{owner}`",
+            places=[
+                Place(leak.foreign.location, Role.CAUSE, f"{foreign}, which is for `{owner}`, leaves gradients here"),
+                Place(
+                    leak.own.location, Role.CAUSE, f"{own}, which is for `{name}`, adds its own to one sum with them"
+                ),
+                Place(leak.step.location, Role.FAILURE, f"`{name}` steps on both here"),
+            ],
+            fixes=[fix],
+            severity=severity_of(len(found), of - 1),
+            optimizer=name,
+            owner=owner,
+            count=len(found),
+            steps=of,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Leak:
+    """A step that used its own loss's gradients and those of another one, which was for the optimizer ``owner``."""
+
+    step: OptimizerStep
+    own: Backward
+    foreign: Backward
+    owner: int
+    parameters: tuple[int, ...]
+
+
+class _Owners:
+    """Whom a backward is for: the optimizer that steps on it before the next backward, or was zeroed just before it."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._held = {o.id: frozenset(o.parameters) for o in trace.optimizers if o.id in trace.stepped}
+        self._by_step: dict[int, set[int]] = {}  # by time of a backward
+        self._by_zero: dict[int, set[int]] = {}
+        zeroed: set[int] = set()
+        last: Backward | None = None
+        for event in trace.events:
+            match event:
+                case Backward() if event.accumulates and event.error is None:
+                    self._by_zero[event.time], zeroed = zeroed, set()
+                    last = event
+                case ZeroGrad():
+                    zeroed |= {id for id, held in self._held.items() if held and held <= set(event.tensors)}
+                case OptimizerStep() if last is not None and self._touches(last, event.optimizer):
+                    self._by_step.setdefault(last.time, set()).add(event.optimizer)
+                case _:
+                    pass
+
+    def _touches(self, backward: Backward, optimizer: int) -> bool:
+        return not self._held[optimizer].isdisjoint(self._trace.reached(backward))
+
+    def leak(self, use: Use) -> _Leak | None:
+        """What is wrong with a step, if it uses another one's gradients beside its own."""
+        me = use.step.optimizer
+        for holding, parameters in use.parts:
+            backwards = backwards_in(holding)
+            own = next((each for each in reversed(backwards) if self._only_reaches(each, me)), None)
+            for foreign in backwards if own is not None and len(backwards) > 1 else ():
+                owner = self._owner(foreign, own, me)
+                if owner is not None:
+                    return _Leak(use.step, own, foreign, owner, parameters)
+        return None
+
+    def _owner(self, foreign: Backward, own: Backward, me: int) -> int | None:
+        """The optimizer that a backward is for, and not this one, which has another backward of its own."""
+        for other in sorted(self._by_step.get(foreign.time, ())):
+            if other == me or self._touches(own, other):
+                continue
+            if foreign.time < own.time and me not in self._by_step[foreign.time]:
+                return other
+            zeroed = self._by_zero[foreign.time]
+            if foreign.time > own.time and other in zeroed and me not in zeroed and not self._joined(foreign, own):
+                return other
+        return None
+
+    def _only_reaches(self, backward: Backward, optimizer: int) -> bool:
+        touched = [other for other in self._held if self._touches(backward, other)]
+        return touched == [optimizer]
+
+    def _joined(self, one: Backward, other: Backward) -> bool:
+        """Whether both go through one forward: then the two losses were meant to be one."""
+        graph = self._trace.graph
+        behind = [
+            {id for id in graph.reachable(root.node for root in event.roots if root.node is not None)}
+            for event in (one, other)
+        ]
+        return any(graph.sequences[id] >= 0 for id in behind[0] & behind[1])
+
+    def foreign(self, optimizer: OptimizerRef) -> Iterator[tuple[Backward, int]]:
+        """The backwards that write into its parameters and are for another one, with that one."""
+        for event in self._trace.backwards:
+            by = self._by_step.get(event.time, set())
+            if by and optimizer.id not in by and self._touches(event, optimizer.id):
+                yield event, min(by)
