@@ -6,10 +6,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from .events import Backward, GradWrite, OptimizerStep, ZeroGrad
+from .events import Backward, GradWrite, OptimizerStep, ScalerCall, ZeroGrad
 from .trace import Trace
 
-Change = Backward | GradWrite | OptimizerStep | ZeroGrad
+Written = Backward | GradWrite | ScalerCall
+Change = Written | OptimizerStep | ZeroGrad
+Parts = tuple[tuple["Holding", tuple[int, ...]], ...]  # different holdings, each with the tensors that have it
 
 _ledgers: WeakKeyDictionary[Trace, Ledger] = WeakKeyDictionary()
 
@@ -42,9 +44,9 @@ class Holding:
             at = at.before
 
     @property
-    def fresh(self) -> tuple[Backward | GradWrite, ...]:
+    def fresh(self) -> tuple[Written, ...]:
         """What was written since the last step or zeroing, in order."""
-        found: list[Backward | GradWrite] = []
+        found: list[Written] = []
         for change in self:
             if isinstance(change, OptimizerStep | ZeroGrad):
                 break
@@ -70,11 +72,11 @@ class Use:
     """
 
     step: OptimizerStep
-    parts: tuple[tuple[Holding, tuple[int, ...]], ...]
+    parts: Parts
     unknown: tuple[int, ...] = ()
 
     @property
-    def fresh(self) -> tuple[Backward | GradWrite, ...]:
+    def fresh(self) -> tuple[Written, ...]:
         """What was written into any of its gradients since they were last used or zeroed, in order."""
         found = {change.time: change for holding, _ in self.parts for change in holding.fresh}
         return tuple(found[time] for time in sorted(found))
@@ -83,12 +85,13 @@ class Use:
 class Ledger:
     """The gradients of all leaves, followed through the timeline, anew after a pause; linear in events and parameters.
 
-    ``uses`` are the steps, in order, without those that only wrap a step on the same parameters;
-    ``left`` what every ``grad`` holds in the end.
+    ``uses`` are the steps, in order, without those that only wrap a step on the same parameters; ``writes`` the
+    changes by hand, with what they were made to; ``left`` is what every ``grad`` holds in the end.
     """
 
     def __init__(self, trace: Trace) -> None:
         self.left: dict[int, Holding] = {}
+        self.writes: list[tuple[GradWrite, Parts]] = []
         self.uses = tuple(self._replay(trace))
 
     def of(self, optimizer: int) -> tuple[Use, ...]:
@@ -105,8 +108,14 @@ class Ledger:
             match event:
                 case Backward() if event.accumulates and event.error is None:
                     self._change(event, trace.reached(event))
-                case ZeroGrad() | GradWrite():
+                case ZeroGrad():
                     self._change(event, event.tensors)
+                case GradWrite():
+                    self.writes.append((event, self._parts(event.tensors)))
+                    self._change(event, event.graded)
+                case ScalerCall(op="unscale_", optimizer=int(unscaled)):
+                    held = trace.optimizers[unscaled].parameters
+                    self._change(event, [id for id in held if id in self.left])
                 case OptimizerStep():
                     held = trace.optimizers[event.optimizer].parameters
                     if not any(stepped.get(id, -1) > event.start for id in held):
@@ -126,12 +135,11 @@ class Ledger:
             self.left[id] = after
 
     def _use(self, step: OptimizerStep, held: tuple[int, ...]) -> Use:
+        return Use(step, self._parts(held), tuple(id for id in held if id not in self.left))
+
+    def _parts(self, tensors: Iterable[int]) -> Parts:
         parts: dict[Holding, list[int]] = {}
-        unknown = []
-        for id in held:
-            holding = self.left.get(id)
-            if holding is None:
-                unknown.append(id)
-            else:
-                parts.setdefault(holding, []).append(id)
-        return Use(step, tuple((holding, tuple(ids)) for holding, ids in parts.items()), tuple(unknown))
+        for id in tensors:
+            if id in self.left:
+                parts.setdefault(self.left[id], []).append(id)
+        return tuple((holding, tuple(ids)) for holding, ids in parts.items())

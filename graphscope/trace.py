@@ -13,13 +13,17 @@ from .location import Location
 
 @dataclass(frozen=True, slots=True)
 class OptimizerRef:
-    """An optimizer: its variable's name, class, where it was made, and the TensorRef ids it holds, by group."""
+    """An optimizer: its variable's name, class, where it was made, and the TensorRef ids it holds, by group.
+
+    ``keeps_state`` tells that a step left something in its ``state`` (moments, momentum).
+    """
 
     id: int
     name: str
     kind: str
     groups: tuple[tuple[int, ...], ...]
     location: Location | None = None
+    keeps_state: bool = False
 
     @property
     def parameters(self) -> tuple[int, ...]:

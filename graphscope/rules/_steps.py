@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..cycles import kin
-from ..events import Backward, OptimizerStep
+from ..events import Backward, OptimizerStep, ScalerCall
 from ..findings import Severity
 from ..ledger import Holding, Use, ledger
 from ..location import Location
@@ -58,3 +58,17 @@ def severity_of(count: int, of: int) -> Severity:
 def same_statement(backwards: Sequence[Backward]) -> bool:
     """Whether all of these calls are one statement's."""
     return len({event.location for event in backwards}) == 1
+
+
+def scaled_backwards(trace: Trace) -> frozenset[int]:
+    """The times of the backwards whose loss a GradScaler had scaled."""
+    scaled = {id for event in trace.events if isinstance(event, ScalerCall) for id in event.tensors}
+    if not scaled:
+        return frozenset()
+    nodes = {trace.graph.tensor(id).node for id in scaled} - {None}
+    return frozenset(
+        event.time
+        for event in trace.backwards
+        if any(root.tensor in scaled for root in event.roots)
+        or not nodes.isdisjoint(trace.graph.reachable(root.node for root in event.roots if root.node is not None))
+    )

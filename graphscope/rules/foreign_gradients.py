@@ -157,7 +157,9 @@ class _Owners:
         for holding, parameters in use.parts:
             backwards = backwards_in(holding)
             own = next((each for each in reversed(backwards) if self._only_reaches(each, me)), None)
-            for foreign in backwards if own is not None and len(backwards) > 1 else ():
+            if own is None or len(backwards) < 2:
+                continue
+            for foreign in backwards:
                 owner = self._owner(foreign, own, me)
                 if owner is not None:
                     return _Leak(use.step, own, foreign, owner, parameters)

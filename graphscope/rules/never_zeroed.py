@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..events import Backward
+from ..events import Backward, GradRead, GradWrite, InPlaceWrite, ZeroGrad
 from ..findings import Cleared, Finding, Fix, Place, Role, Severity
 from ..ledger import Use
 from ..rule import Rule
 from ..trace import OptimizerRef, Trace
 from ._lifetime import call_text
+from ._parameters import listed
 from ._steps import backwards_in, how_often, same_statement, severity_of, used_before, uses_of
 
 
@@ -31,6 +32,18 @@ class NeverZeroed(Rule):
                 loss = net(torch.ones(2, 4)).sum()
                 loss.backward()  # GS301
                 opt.step()
+
+    Bad: an update by hand::
+
+        import torch, graphscope
+
+        net = torch.nn.Linear(4, 1)
+        with graphscope.watch() as report:
+            for _ in range(4):
+                net(torch.ones(2, 4)).sum().backward()  # GS301
+                with torch.no_grad():
+                    for p in net.parameters():
+                        p -= 0.1 * p.grad
 
     Good::
 
@@ -55,6 +68,7 @@ class NeverZeroed(Rule):
             uses = uses_of(trace, optimizer)
             if again := [(use, *mixed) for use in uses if (mixed := _mixed(use))]:
                 yield self._finding(optimizer, len(uses), again)
+        yield from self._by_hand(trace)
 
     def cleared(self, trace: Trace) -> Iterator[Cleared]:
         """Backwards that add up on purpose: all are used at once, and zeroed before the next one."""
@@ -71,6 +85,29 @@ class NeverZeroed(Rule):
                             f"which is right: `{optimizer.name}` uses the sum once, and no step uses it again",
                             backwards[0].location,
                         )
+
+    def _by_hand(self, trace: Trace) -> Iterator[Finding]:
+        """An error for gradients that are used again where the program itself updates what no optimizer holds."""
+        updates = _updates(trace)
+        again = {id: mixed for id, (_, mixed) in updates.items() if mixed}
+        if not again:
+            return
+        id, mixed = max(again.items(), key=lambda item: len(item[1]))
+        steps = updates[id][0]
+        if len(mixed) < 2 or 2 * len(mixed) < steps - 1:
+            return
+        backward, write = mixed[0]
+        yield self.finding(
+            f"{call_text(backward)} adds to gradients that an update has used already, {how_often(len(mixed), steps)}: "
+            f"nothing zeroes the grad of {listed(trace, again)} after it",
+            places=[
+                Place(backward.location, Role.CAUSE, f"{call_text(backward)} adds to what is there"),
+                Place(write.location, Role.FAILURE, "the update uses their sum here"),
+            ],
+            fixes=[Fix("set each p.grad to None before this backward", backward.location, changes_gradients=True)],
+            count=len(mixed),
+            steps=steps,
+        )
 
     def _finding(self, optimizer: OptimizerRef, steps: int, again: list[tuple[Use, Backward, Backward]]) -> Finding:
         use, old, new = again[0]
@@ -98,3 +135,34 @@ def _mixed(use: Use) -> tuple[Backward, Backward] | None:
         if fresh and old is not None:
             return old, fresh[-1]
     return None
+
+
+def _updates(trace: Trace) -> dict[int, tuple[int, list[tuple[Backward, InPlaceWrite]]]]:
+    """For each leaf that the program itself updates by its grad: how often, and when that held an old gradient too."""
+    held = {id for optimizer in trace.optimizers for id in optimizer.parameters}
+    leaves = {trace.graph.tensor(id).storage: id for id in trace.graph.leaf_tensors.values() if id not in held}
+    fresh: dict[int, Backward] = {}
+    used: set[int] = set()
+    read: set[int] = set()
+    found: dict[int, tuple[int, list[tuple[Backward, InPlaceWrite]]]] = {}
+    for event in trace.events:
+        match event:
+            case Backward() if event.accumulates and event.error is None:
+                fresh.update(dict.fromkeys(trace.reached(event) - held, event))
+                read.clear()
+            case GradRead() if event.tensor in fresh and event.present:
+                read.add(event.tensor)
+            case ZeroGrad() | GradWrite():
+                for id in event.tensors:
+                    fresh.pop(id, None)
+                    used.discard(id)
+            case InPlaceWrite() if (id := leaves.get(event.write.storage, -1)) in read and id in fresh:
+                count, mixed = found.get(id, (0, []))
+                if id in used:
+                    mixed.append((fresh[id], event))
+                found[id] = (count + 1, mixed)
+                del fresh[id]
+                used.add(id)
+            case _:
+                pass
+    return found

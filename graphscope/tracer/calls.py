@@ -128,7 +128,8 @@ class CallWatch(TorchFunctionMode):
         node: int | None,
     ) -> Any:
         if kind is Kind.READ_GRAD:
-            self._gradients.read(inputs[0], result, location, direct=self._writes.is_direct())
+            told = self._writes.is_direct() or (result is not None and not self._writes.is_of_torch())
+            self._gradients.read(inputs[0], result, location, told=told)
             return result
         if kind is Kind.SET_GRAD:
             self._gradients.set(inputs[0], args[1] if len(args) > 1 else None, location)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from types import GeneratorType
@@ -27,10 +28,10 @@ class GradientWatch:
         self._owners: dict[int, int] = {}  # by tensor that was read as a grad: whose it is
         self.quiet = 0  # while torch itself clips or unscales them
 
-    def read(self, tensor: Tensor, grad: Tensor | None, location: Location, *, direct: bool) -> None:
-        """``tensor.grad`` was read, by the user's own code if ``direct``."""
+    def read(self, tensor: Tensor, grad: Tensor | None, location: Location, *, told: bool) -> None:
+        """``tensor.grad`` was read; ``told`` tells that this is an event: it was not torch that read it."""
         number = self._seen.tensors.number(tensor)
-        if direct:
+        if told:
             self._seen.events.append(GradRead(self._seen.tick(), self._seen.step, location, number, grad is not None))
         if grad is not None:
             self._owners[self._seen.tensors.number(grad)] = number
@@ -65,6 +66,8 @@ class GradientWatch:
 
     def clip_norm(self, original: Any, parameters: Any, *args: Any, **kwargs: Any) -> Any:
         """What ``clip_grad_norm_`` calls with the norm, also where the program imported that before."""
+        if args and args[0] == math.inf:  # a way to ask for the norm
+            return original(parameters, *args, **kwargs)
         return self._clip("clip_grad_norm_", original, parameters, args, kwargs)
 
     def clip_value(self, original: Any, parameters: Any, *args: Any, **kwargs: Any) -> Any:

@@ -36,6 +36,7 @@ class _Watched:
         self.name: str | None = None
         self.groups: tuple[tuple[int, ...], ...] = ()
         self.held: list[int] = []
+        self.keeps_state = False
 
 
 @dataclass(slots=True)
@@ -76,8 +77,17 @@ class OptimizerWatch:
     def refs(self) -> tuple[OptimizerRef, ...]:
         """The optimizers that were met, as plain data."""
         self._name()
+        names = {w.location: w.name for w in self._met if w.name is not None}
         return tuple(
-            OptimizerRef(w.id, w.name or f"optimizer_{w.id + 1}", w.kind, w.groups, w.location) for w in self._met
+            OptimizerRef(
+                w.id,
+                w.name or names.get(w.location) or f"optimizer_{w.id + 1}",
+                w.kind,
+                w.groups,
+                w.location,
+                w.keeps_state,
+            )
+            for w in self._met
         )
 
     def _name(self) -> None:
@@ -193,6 +203,7 @@ class OptimizerWatch:
             self._seen.unseen["an optimizer step called from a library"] = None
             return
         watched = self.known(optimizer)
+        watched.keeps_state = watched.keeps_state or any(optimizer.state.values())
         writes = []
         for tensor, before in opened.versions:
             if _torch.version(tensor) != before:

@@ -47,6 +47,10 @@ class ScalerWatch:
             self._gradients.quiet += 1
         try:
             result = original(scaler, *args, **kwargs)
+        except Exception as error:
+            with self._seen.guard():
+                self._seen.refused(op, (), error, sys._getframe(1))
+            raise
         finally:
             if op != "scale":
                 self._gradients.quiet -= 1

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ..events import InPlaceWrite, Write
@@ -16,6 +17,7 @@ from .provenance import TracedArray
 from .recording import Recording
 
 _OURS = str(Path(__file__).parent)
+_TORCH = str(Path(torch.__file__).parent)
 
 
 class WriteWatch:
@@ -62,10 +64,19 @@ class WriteWatch:
 
     def is_direct(self) -> bool:
         """Whether the user's own code called the function that is being recorded."""
+        frame = self._caller()
+        return frame is not None and self._seen.frames.is_user(frame.f_code)
+
+    def is_of_torch(self) -> bool:
+        """Whether torch itself did."""
+        frame = self._caller()
+        return frame is not None and frame.f_code.co_filename.startswith(_TORCH)
+
+    def _caller(self) -> FrameType | None:
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and frame.f_code.co_filename.startswith(_OURS):
             frame = frame.f_back
-        return frame is not None and self._seen.frames.is_user(frame.f_code)
+        return frame
 
     def array_written(self, array: TracedArray) -> None:
         """An array on a tensor's memory, or a part of one, was written, which no version counter sees."""

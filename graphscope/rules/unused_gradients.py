@@ -1,0 +1,134 @@
+"""GS307: a backward writes gradients that are zeroed before any step, or anything else, has used them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..events import Backward, GradRead, GradWrite, ZeroGrad
+from ..findings import Finding, Fix, Place, Role, Severity
+from ..ledger import ledger
+from ..location import Location
+from ..rule import Rule
+from ..trace import Trace
+from ._lifetime import call_text
+from ._steps import how_often
+
+
+class UnusedGradients(Rule):
+    """A backward writes gradients that are zeroed before any step, or anything else, has used them.
+
+    The work is lost. Usually ``step()`` is missing, or stands outside of the loop, or gradients are zeroed before every
+    micro-batch of an accumulation, so that each step knows the last one only. Reading ``grad`` counts as a use.
+
+    Bad::
+
+        import torch, graphscope
+
+        net = torch.nn.Linear(4, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        with graphscope.watch() as report:
+            for i in range(8):
+                opt.zero_grad()
+                (net(torch.ones(2, 4)).sum() / 4).backward()  # GS307
+                if i % 4 == 3:
+                    opt.step()
+
+    Bad: nothing steps::
+
+        import torch, graphscope
+
+        net = torch.nn.Linear(4, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        with graphscope.watch() as report:
+            for _ in range(3):
+                opt.zero_grad()
+                net(torch.ones(2, 4)).sum().backward()  # GS307
+
+    Good::
+
+        import torch, graphscope
+
+        net = torch.nn.Linear(4, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        x = torch.ones(2, 4, requires_grad=True)
+        with graphscope.watch() as report:
+            for _ in range(3):
+                net(x).sum().backward()
+                attacked = (x + 0.1 * x.grad.sign()).detach()
+                opt.zero_grad()
+                net(attacked).pow(2).sum().backward()
+                opt.step()
+                opt.zero_grad()
+    """
+
+    code = "GS307"
+    severity = Severity.WARNING
+
+    def check(self, trace: Trace) -> Iterator[Finding]:
+        """A finding for each statement most of whose gradients are lost; an error where nothing steps at all."""
+        if trace.outcome.exception is not None or trace.pauses or trace.unseen:
+            return
+        runs: dict[Location, list[tuple[Backward, ZeroGrad | None]]] = {}
+        for event, zero in _fates(trace):
+            runs.setdefault(event.location, []).append((event, zero))
+        for fates in runs.values():
+            lost = [(event, zero) for event, zero in fates if zero is not None]
+            if len(lost) > 1 and 2 * len(lost) >= len(fates):
+                yield self._finding(trace, *lost[-1], len(lost), len(fates))
+
+    def _finding(self, trace: Trace, event: Backward, zero: ZeroGrad, count: int, of: int) -> Finding:
+        owner = next(o for o in trace.optimizers if set(o.parameters) & trace.reached(event))
+        never = owner.id not in trace.stepped
+        all_lost = f"`{owner.name}` never steps" if never else "no step comes between the two"
+        title = (
+            f"call {owner.name}.step() after this backward"
+            if never or zero.location == event.location
+            else f"zero the gradients after {owner.name}.step() only"
+        )
+        return self.finding(
+            f"the gradients of {call_text(event)} are zeroed before anything has used them, "
+            f"{how_often(count, of, 'run')}: {all_lost}",
+            places=[
+                Place(event.location, Role.CAUSE, f"{call_text(event)} makes them here"),
+                Place(zero.location, Role.CAUSE, "zeroed here, unused"),
+            ],
+            fixes=[Fix(title, event.location if never else zero.location, changes_gradients=True)],
+            severity=Severity.ERROR if never else Severity.WARNING,
+            optimizer=owner.name,
+            count=count,
+            runs=of,
+        )
+
+
+def _fates(trace: Trace) -> Iterator[tuple[Backward, ZeroGrad | None]]:
+    """The backwards that write to an optimizer's parameters, each with the zeroing that it was lost to."""
+    holders = frozenset(id for optimizer in trace.optimizers for id in optimizer.parameters)
+    used = {change.time for use in ledger(trace).uses for holding, _ in use.parts for change in holding.fresh}
+    spans = iter([(step.start, step.time) for step in trace.steps if step.start < step.time - 1])
+    span = next(spans, (-1, -1))
+    waiting: dict[int, Backward] = {}
+    for event in trace.events:
+        match event:
+            case Backward() if event.accumulates and event.ran and event.error is None:
+                while span[1] >= 0 and span[1] < event.time:
+                    span = next(spans, (-1, -1))
+                wanted = trace.reached(event) & holders
+                if not wanted:
+                    continue
+                if event.time in used or span[0] <= event.time < span[1]:
+                    yield event, None
+                else:
+                    waiting[event.time] = event
+            case GradRead() if event.present:
+                yield from ((each, None) for each in waiting.values())
+                waiting.clear()
+            case GradWrite() if not event.clips:
+                yield from ((each, None) for each in waiting.values())
+                waiting.clear()
+            case ZeroGrad():
+                gone = frozenset(event.tensors)
+                for time, each in list(waiting.items()):
+                    if trace.reached(each) & holders <= gone:
+                        yield waiting.pop(time), event
+            case _:
+                pass
