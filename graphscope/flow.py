@@ -116,8 +116,12 @@ class Following:
             behind |= self.alive.get(id, frozenset())
             before.update(self.dead.get(id, ()))
         before |= self._came_back(call)
+        pairs = call.op == "broadcast_tensors" and len(call.inputs) == len(call.outputs)
+        own = dict(zip(call.outputs, call.inputs, strict=True)) if pairs else {}
         cut: set[int] = set()
         for output, gives in zip(call.outputs, call.gives_grad or (False,) * len(call.outputs), strict=True):
+            if pairs:
+                behind = self.alive.get(own[output], frozenset())
             if gives and call.grad_mode != "enabled" and output in call.inputs:
                 continue  # a leaf written under no_grad stays what it was: a step by hand, a moving average
             if gives:

@@ -235,3 +235,42 @@ def test_number_is_likely_where_only_its_value_tells(tmp_path: Path, capfd) -> N
     _, by_both = inspected("value = z.pow(2).mean().item()\nloss = rec + adv + value", tmp_path)
     assert [f.confidence for f in by_value.findings] == [Confidence.LIKELY]
     assert [f.confidence for f in by_both.findings] == [Confidence.CERTAIN]
+
+
+CLEARED = {
+    "detach in a sum that trains otherwise": ("loss = rec + adv + head(z.detach()).mean()", "GS202", "`detach` keeps"),
+    "logging": ("loss = rec + adv\n_ = loss.item()", "GS201", "only looked at"),
+    "evaluation": ("loss = rec + adv\nwith torch.no_grad():\n    _ = dec(enc(x)).mean()", "GS202", "gradients are off"),
+    "accuracy": ("loss = rec + adv\n_ = (z.argmax(1) == 0).float().mean()", "GS206", "`argmax`"),
+    "straight-through": ("loss = rec + adv + (z + (z.round() - z).detach()).mean()", "GS202", "by another way"),
+}
+
+
+@pytest.mark.parametrize(("step", "code", "words"), CLEARED.values(), ids=CLEARED)
+def test_what_is_right_is_cleared_once_with_its_line_and_reason(
+    step: str, code: str, words: str, tmp_path: Path, capfd
+) -> None:
+    _, report = inspected(step, tmp_path)
+    cleared = [each for each in report.cleared if each.code == code]
+    assert [words in each.message for each in cleared] == [True], report.cleared
+    assert cleared[0].location.line >= len(SETUP.splitlines())
+
+
+def test_target_and_frozen_part_are_cleared(tmp_path: Path, capfd) -> None:
+    step = """
+        if step == 0:
+            import copy
+            target, frozen = copy.deepcopy(enc), nn.Linear(4, 4).requires_grad_(False)
+        with torch.no_grad():
+            goal = target(x)
+        loss = rec + adv + (frozen(z) - goal).pow(2).mean()
+    """
+    _, report = inspected(step, tmp_path)
+    messages = {each.code: each.message for each in report.cleared}
+    assert "`target`, which no optimizer holds" in messages["GS202"]
+    assert "`frozen` is frozen: 2 of its 2 parameters" in messages["GS204"]
+
+
+def test_what_a_finding_points_at_is_not_cleared(tmp_path: Path, capfd) -> None:
+    _, report = inspected("loss = rec + adv + z.pow(2).mean().detach()", tmp_path)
+    assert [finding.code for finding in report.findings] == ["GS202"] and not report.cleared

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..events import Backward
-from ..findings import Confidence, Finding, Fix, Place, Role, Severity
+from ..findings import Cleared, Confidence, Finding, Fix, Place, Role, Severity
 from ..flow import Cut, follow
 from ..rule import Rule
 from ..terms import Term, wasted
 from ..trace import Trace
+from ._harmless import harmless
 from ._parameters import cut_fact, cut_places, listed, ungraded
 from ._terms import DeadTerm as Dead
 from ._terms import dead_terms, term_name, trained
@@ -59,6 +60,12 @@ class DeadTerm(Rule):
             if not any(cut.is_operation for cut in dead.cuts):
                 yield self._constant(trace, dead)
         yield from self._wasted(trace)
+
+    def cleared(self, trace: Trace) -> Iterator[Cleared]:
+        """The places that drop a history, or switch gradients off, and keep nothing from training."""
+        for cut, where, reason in harmless(trace):
+            if not cut.call.leaves and not cut.is_operation:
+                yield self.clear(reason, where)
 
     def _constant(self, trace: Trace, dead: Dead) -> Finding:
         where = dead.term.call.location

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..events import Backward
-from ..findings import Finding, Fix, Place, Role, Severity
+from ..findings import Cleared, Finding, Fix, Place, Role, Severity
 from ..flow import Cut
 from ..location import Location
 from ..rule import Rule
 from ..terms import terms
 from ..trace import OptimizerRef, Trace
+from ._harmless import harmless
 from ._parameters import cut_fact, cut_places, explaining_cuts, listed, ungraded
 from ._soft import soft_form
 from ._terms import DeadTerm, dead_terms, term_name
@@ -84,6 +85,12 @@ class NonDifferentiable(Rule):
             yield from self._flat(trace, optimizer)
         yield from self._flat_terms(trace)
         yield from self._refused(trace)
+
+    def cleared(self, trace: Trace) -> Iterator[Cleared]:
+        """The operations without a gradient that keep nothing from training."""
+        for cut, where, reason in harmless(trace):
+            if cut.is_operation:
+                yield self.clear(reason, where)
 
     def _term(self, trace: Trace, dead: DeadTerm, cut: Cut) -> Finding:
         where = dead.term.call.location

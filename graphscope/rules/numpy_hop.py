@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..events import Call
-from ..findings import Confidence, Finding, Fix, Severity
+from ..findings import Cleared, Confidence, Finding, Fix, Severity
 from ..flow import Cut, cuts
 from ..rule import Rule
 from ..trace import Trace
+from ._harmless import harmless
 from ._parameters import cut_fact, cut_places, listed, losses, ungraded
 
 
@@ -61,6 +62,12 @@ class NumpyHop(Rule):
             if hop not in seen:
                 seen.add(hop)
                 yield self._finding(trace, cut, cut.exit, cut.returns, lost)
+
+    def cleared(self, trace: Trace) -> Iterator[Cleared]:
+        """The values that leave torch and keep nothing from training."""
+        for cut, where, reason in harmless(trace):
+            if cut.call.leaves:
+                yield self.clear(reason, where)
 
     def _finding(self, trace: Trace, cut: Cut, left: Call, back: Call, lost: set[int]) -> Finding:
         never = sorted(cut.from_tensors & lost)

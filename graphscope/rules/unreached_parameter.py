@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ..findings import Finding, Fix, Place, Role, Severity
+from ..findings import Cleared, Finding, Fix, Place, Role, Severity
 from ..rule import Rule
 from ..trace import OptimizerRef, Trace
 from ._parameters import cut_fact, cut_places, explaining_cuts, listed, made_places, replacements, ungraded
@@ -47,6 +47,19 @@ class UnreachedParameter(Rule):
             trainable = [id for id in optimizer.parameters if trace.graph.tensor(id).requires_grad]
             if lost and len(lost) < len(trainable):
                 yield self._finding(trace, optimizer, lost, len(trainable))
+
+    def cleared(self, trace: Trace) -> Iterator[Cleared]:
+        """The modules that are frozen, at the line that uses them first."""
+        for module in trace.modules:
+            frozen = {id for _, id in module.parameters if not trace.graph.tensor(id).requires_grad}
+            used = next((call.location for call in trace.calls if call.location and frozen & set(call.inputs)), None)
+            if used is not None and any(trace.backwards):
+                said = "is frozen" if len(frozen) == len(module.parameters) else "is frozen in part"
+                yield self.clear(
+                    f"`{module.name}` {said}: {len(frozen)} of its {len(module.parameters)} parameters do not require "
+                    "grad, so no loss is to train them",
+                    used,
+                )
 
     def _finding(self, trace: Trace, optimizer: OptimizerRef, lost: tuple[int, ...], held: int) -> Finding:
         steps = [step for step in trace.steps if step.optimizer == optimizer.id]
