@@ -84,7 +84,7 @@ def clusters(shapes: Iterable[Shape], frames: Mapping[Scope, Frame]) -> Cluster:
             scope = shape.scope[:depth]
             if scope in kept:
                 if scope not in known:
-                    known[scope] = Cluster("", scope, frames.get(scope), around.path)
+                    known[scope] = Cluster(f"{around.id}_{len(around.inside)}", scope, frames.get(scope), around.path)
                     around.inside.append(known[scope])
                 around = known[scope]
         around.shapes.append(shape)

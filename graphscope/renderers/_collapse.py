@@ -352,20 +352,27 @@ def _nearest(opened: Collapse, limit: int, starts: Sequence[int]) -> Collapse:
     first = starts or [id for id in subject.order if id in subject.pinned or id in subject.touched]
     queue = deque(list(dict.fromkeys(box[id] for id in first))[: max(limit // 2, 1)])
     near = dict.fromkeys(queue)
-    while queue and len(near) < limit - 2:
+    leaves = {box[id] for id in subject.graph.leaf_tensors if id in box}
+    while queue and len(near) < 0.6 * limit:
         for other in neighbours.get(queue.popleft(), ()):
-            if other not in near and len(near) < limit - 2:
+            if other not in near and len(near) < 0.6 * limit:
                 near[other] = None
                 queue.append(other)
-    rest = _sides(near, edges)
+    for here, there in edges:  # what the boxes shown read says more than a count of it
+        if here in near and there in leaves and len(near) < limit - 2:
+            near[there] = None
+    rest = _sides(near, edges, leaves)
     for id in subject.order:
         if box[id] not in near:
             box[id] = rest.get(box[id], Rest("below", -1))
     return folding
 
 
-def _sides(near: Mapping[Box, None], edges: Sequence[tuple[Box, Box]]) -> dict[Box, Rest]:
-    """Which side of the boxes that are drawn each other box is on; what is connected there is one box."""
+def _sides(near: Mapping[Box, None], edges: Sequence[tuple[Box, Box]], leaves: Set[Box]) -> dict[Box, Rest]:
+    """Which side of the boxes that are drawn each other box is on; what is connected there is one box.
+
+    A leaf that one side alone reads is there too.
+    """
     after: dict[Box, list[Box]] = {}
     before: dict[Box, list[Box]] = {}
     for here, there in edges:
@@ -376,6 +383,10 @@ def _sides(near: Mapping[Box, None], edges: Sequence[tuple[Box, Box]]) -> dict[B
     for found in {**before, **after}:
         if found not in near:
             side[found] = "between" if found in above and found in below else "above" if found in above else "below"
+    for leaf in leaves & side.keys():
+        read_from = {side.get(reader, "near") for reader in before.get(leaf, ())}
+        if len(read_from) == 1 and "near" not in read_from:
+            side[leaf] = read_from.pop()
     rest: dict[Box, Rest] = {}
     for number, start in enumerate(side):
         if start in rest:

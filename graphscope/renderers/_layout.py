@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 from ..errors import GraphscopeError
@@ -42,14 +43,14 @@ class Layout:
 
 def box_sizes(drawn: Picture) -> dict[str, Point]:
     """The width and height of each box, in points."""
-    sizes = {}
+    sizes: dict[str, Point] = {}
     for shape in drawn.shapes:
         found = rows(shape)
         width, height = max(map(row_width, found), default=20), sum(map(row_height, found))
         form = LOOKS[shape.kind].form
         bands = 8 * min(len(shape.optimizers), 4) if shape.kind == "parameter" and shape.owned else 9
         margin = {"octagon": 34, "chip": 22}.get(form, 24) + (bands if shape.kind == "parameter" else 0)
-        sizes[shape.id] = (round(width + margin, 1), round(height + (5 if form == "chip" else 12), 1))
+        sizes[shape.id] = (2 * ceil((width + margin) / 2), 2 * ceil((height + (5 if form == "chip" else 12)) / 2))
     return sizes
 
 
@@ -125,10 +126,11 @@ def _add(cluster: Cluster, sizes: Mapping[str, Point], labels: Mapping[str, floa
 def _placed(data: dict[str, Any]) -> Layout:
     """The layout in what Graphviz writes, whose origin is at the bottom left."""
     _, _, width, height = map(float, data["bb"].split(","))
+    digits = 1 if len(data.get("objects", ())) <= _FEW else None  # none: a large file is better a little smaller
 
     def point(text: str) -> Point:
         x, y = map(float, text.split(","))
-        return round(x, 1), round(height - y, 1)
+        return round(x, digits), round(height - y, digits)
 
     boxes, clusters, routes = {}, {}, {}
     for thing in data.get("objects", ()):

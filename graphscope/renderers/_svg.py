@@ -15,9 +15,13 @@ _DASHES = {"dashed": "5 3", "dotted": "1.5 3"}
 
 
 class Palette:
-    """The colours that a drawing uses, each a class, so that light and dark are two halves of one style sheet."""
+    """The colours that a drawing uses, each a class, so that light and dark are two halves of one style sheet.
 
-    def __init__(self) -> None:
+    ``fits`` tells to give the width of each text, so that it keeps to its room whatever font there is.
+    """
+
+    def __init__(self, *, fits: bool = True) -> None:
+        self.fits = fits
         self._classes: dict[Tone, str] = {}
         self._used: dict[tuple[str, Tone], None] = {}
 
@@ -59,8 +63,8 @@ def number(value: float) -> str:
 
 
 def written(row: Row, x: float, y: float, palette: Palette, *, anchor: str = "middle", halo: Tone | None = None) -> str:
-    """A row of text; its width is given, so that it keeps to its room whatever font there is."""
-    width = row_width(row)
+    """A row of text."""
+    width = f' textLength="{number(row_width(row))}" lengthAdjust="spacingAndGlyphs"' if palette.fits else ""
     around = f" {palette.line(halo)} h" if halo is not None else ""
     start = " a" if anchor == "start" else ""
     classes = f'class="{_text_class(row[0].bold, row[0].small)} {palette.fill(row[0].tone)}{around}{start}"'
@@ -71,7 +75,7 @@ def written(row: Row, x: float, y: float, palette: Palette, *, anchor: str = "mi
         inner += (
             f'<tspan class="{_text_class(span.bold, span.small)} {palette.fill(span.tone)}">{text(span.text)}</tspan>'
         )
-    return f'<text {classes} {place} textLength="{number(width)}" lengthAdjust="spacingAndGlyphs">{inner}</text>'
+    return f"<text {classes} {place}{width}>{inner}</text>"
 
 
 def _text_class(bold: bool, small: bool) -> str:
@@ -162,9 +166,19 @@ def line(kind: str, route: Route, palette: Palette) -> str:
     stroke = STROKES[kind]
     first, *others = route.points
     curve = f"M{_xy(first)}C{' '.join(map(_xy, others))}"
-    ends = f' marker-end="url(#{kind}_head)"' if stroke.head != "none" and route.head else ""
-    ends += f' marker-start="url(#{kind}_tail)"' if stroke.tail != "none" and route.tail else ""
-    return f'<path class="e {palette.line(stroke.tone)}"{pen(stroke.width, stroke.dash)}{ends} d="{curve}"/>'
+    return f'<path class="e {palette.line(stroke.tone)} {kind}_line" d="{curve}"/>'
+
+
+def strokes(kinds: Iterable[str]) -> str:
+    """The style rules of these kinds of lines: width, dash and ends."""
+    rules = []
+    for kind in kinds:
+        stroke = STROKES[kind]
+        dash = f";stroke-dasharray:{_DASHES[stroke.dash]}" if stroke.dash in _DASHES else ""
+        head = f";marker-end:url(#{kind}_head)" if stroke.head != "none" else ""
+        tail = f";marker-start:url(#{kind}_tail)" if stroke.tail != "none" else ""
+        rules.append(f".{kind}_line{{stroke-width:{stroke.width:g}{dash}{head}{tail}}}")
+    return "".join(rules)
 
 
 def markers(kinds: Iterable[str], palette: Palette) -> str:

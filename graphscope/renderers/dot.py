@@ -90,11 +90,10 @@ def _add(cluster: Cluster, drawn: Picture, to: graphviz.Digraph, within: str | N
     """Add a cluster's boxes, then the clusters inside it."""
     for shape in cluster.shapes:
         to.node(shape.id, **_drawing.node(shape, shared=shape.is_shared and within is None))
-    for number, inner in enumerate(cluster.inside):
+    for inner in cluster.inside:
         shared = within is None and inner.shared
         words = _drawing.sharers(inner, drawn.losses) if shared else None
         attributes = _drawing.cluster(inner, drawn.classes.get(".".join(inner.path)), words)
-        attributes["id"] = f"{cluster.id}_{number}"
-        inner.id = f"{cluster.id}_{number}"
+        attributes["id"] = inner.id
         with to.subgraph(name=inner.id, graph_attr=attributes) as subgraph:
             _add(inner, drawn, subgraph, words or within)

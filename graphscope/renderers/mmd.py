@@ -41,8 +41,7 @@ def _add(cluster: Cluster, out: list[str], indent: str) -> None:
         opening, closing = _FORMS[LOOKS[shape.kind].form]
         lines = ["".join(_text(span.text) for span in row) for row in rows(shape)]
         out.append(f"{indent}{shape.id}{opening}{'<br/>'.join(lines)}{closing}")
-    for position, inner in enumerate(cluster.inside):
-        inner.id = f"{cluster.id}_{position}"
+    for inner in cluster.inside:
         out.append(f'{indent}subgraph {inner.id}["{_text(inner.title)}"]')
         _add(inner, out, indent + "  ")
         out.append(f"{indent}end")

@@ -23,7 +23,7 @@ from ._words import clean, count, shorten
 
 _MARGIN = 18.0
 _TIPS = 12  # lines of a tooltip
-_MANY = 500  # boxes: with more of them, tooltips are kept short
+_MANY = 500  # boxes: with more of them, what is said of each is kept short, as is the file
 _TOP, _NOTE = 20.0, 13.0
 _ARIA = 'role="img" aria-labelledby="graphscope_title graphscope_desc"'
 
@@ -35,7 +35,7 @@ def render(report: Report, show: Show | None = None) -> str:
 
 def draw(drawn: Picture, report: Report, beside: str | None = None) -> str:
     """A picture as SVG; links go to source files, named from the directory ``beside``."""
-    palette = Palette()
+    palette = Palette(fits=len(drawn.shapes) <= _MANY)
     shared = dict(_sharing(drawn.tree, drawn.losses))
     words = {
         cluster.id: cluster_words(drawn.classes.get(".".join(cluster.path)), shared.get(cluster.id))
@@ -78,7 +78,7 @@ def draw(drawn: Picture, report: Report, beside: str | None = None) -> str:
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} {_ARIA}>',
             *_description(report),
-            f"<style>{_svg.TEXT_SHEET}{palette.sheet}</style>",
+            f"<style>{_svg.TEXT_SHEET}{_svg.strokes(kinds)}{palette.sheet}</style>",
             f"<defs>{definitions}</defs>",
             paper,
             *head,
@@ -102,19 +102,14 @@ def _description(report: Report) -> list[str]:
 
 
 def _all(cluster: Cluster) -> list[Cluster]:
-    """The boxes of modules, outer ones first, with their ids."""
-    found = []
-    for position, inner in enumerate(cluster.inside):
-        inner.id = f"{cluster.id}_{position}"
-        found += [inner, *_all(inner)]
-    return found
+    """The boxes of modules, outer ones first."""
+    return [each for inner in cluster.inside for each in (inner, *_all(inner))]
 
 
 def _sharing(cluster: Cluster, losses: list[str]) -> list[tuple[str, str]]:
     """The outermost modules that several losses share, and the names of these losses."""
     found = []
-    for position, inner in enumerate(cluster.inside):
-        inner.id = f"{cluster.id}_{position}"
+    for inner in cluster.inside:
         if inner.shared:
             found.append((inner.id, sharers(inner, losses)))
         else:
@@ -172,7 +167,7 @@ def _boxes(
     drawn: Picture, placed: Layout, sizes: dict[str, Point], report: Report, beside: str | None, palette: Palette
 ) -> list[str]:
     inside = {shape.id for cluster in _all(drawn.tree) if cluster.shared for shape in cluster.all_shapes}
-    tips = _TIPS if len(drawn.shapes) <= _MANY else 2
+    tips = _TIPS if len(drawn.shapes) <= _MANY else 1
     out = []
     for shape in drawn.shapes:
         look = outline(shape, shape.is_shared and shape.kind != "chip" and shape.id not in inside)
@@ -194,8 +189,10 @@ def _box(shape: Shape, look: Outline, at: Point, size: Point, link: str | None, 
     top = y - height / 2 + (2.5 if form == "chip" else 6)
     inner += _svg.paragraph(found, x + shift - (4 if form == "chip" else 0), top, palette)
     lines = [*([" ".join(shape.codes)] if shape.codes else []), *(shape.tooltip or [shape.name])]
-    lines = lines[:tips] + ([f"and {len(lines) - tips} more"] if len(lines) > tips + 1 else lines[tips:])
-    tip = "\n".join(map(_svg.text, lines))
+    if tips > 1 and len(lines) > tips + 1:
+        lines[tips:] = [f"and {len(lines) - tips} more"]
+    shown = lines if tips > 1 else lines[:1]
+    tip = "\n".join(map(_svg.text, shown))
     if link:
         inner = f'<a href="{_svg.attribute(link)}">{inner}</a>'
     return f'<g id="{shape.id}" class="{" ".join([shape.kind, *look.marks])}"><title>{tip}</title>{inner}</g>'
