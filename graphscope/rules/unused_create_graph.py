@@ -1,0 +1,268 @@
+"""GS106: a gradient with a graph that nothing differentiates, or one without where the loss needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..engine import Engine
+from ..events import Backward, Call
+from ..findings import Cleared, Finding, Fix, Place, Role, Severity
+from ..flow import Following
+from ..location import Location
+from ..memory import memory
+from ..rule import Rule
+from ..trace import Trace
+from ._keeping import kept
+from ._lifetime import call_text
+
+_POINTWISE = frozenset(
+    (
+        "__getitem__",
+        "abs",
+        "add",
+        "cat",
+        "clamp",
+        "clone",
+        "cos",
+        "div",
+        "exp",
+        "flatten",
+        "l1_loss",
+        "log",
+        "mean",
+        "mse_loss",
+        "mul",
+        "neg",
+        "norm",
+        "pow",
+        "relu",
+        "reshape",
+        "rsub",
+        "select",
+        "sin",
+        "smooth_l1_loss",
+        "sqrt",
+        "square",
+        "squeeze",
+        "stack",
+        "sub",
+        "sum",
+        "tanh",
+        "unsqueeze",
+        "vector_norm",
+        "view",
+    )
+)
+_PRODUCTS = frozenset(("mul", "div"))
+
+
+class UnusedCreateGraph(Rule):
+    """``create_graph=True`` makes a graph for a gradient, and no backward differentiates it; or it is missing.
+
+    A gradient penalty or the derivative in a physical residual trains a network only if the gradient keeps its own
+    graph *and* a later backward goes through it. A penalty that was computed and never added to the loss trains
+    nothing; a derivative taken without ``create_graph=True`` enters the loss as a constant. After
+    ``backward(create_graph=True)``, ``grad`` and its graph hold each other, so that neither is freed until ``grad`` is
+    set to None. Reported as a note where nothing is trained afterwards: it then only costs memory.
+
+    Bad::
+
+        import torch, graphscope
+
+        critic = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+        opt = torch.optim.SGD(critic.parameters(), lr=0.1)
+        with graphscope.watch() as report:
+            x = torch.ones(4, 3, requires_grad=True)
+            (gradient,) = torch.autograd.grad(critic(x).sum(), x, create_graph=True)
+            penalty = (gradient.norm(dim=1) - 1).pow(2).mean()  # GS106
+            loss = critic(torch.zeros(4, 3)).mean()
+            loss.backward()
+            opt.step()
+
+    Bad, where the derivative is a constant::
+
+        import torch, graphscope
+
+        u = torch.nn.Sequential(torch.nn.Linear(1, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+        opt = torch.optim.SGD(u.parameters(), lr=0.1)
+        with graphscope.watch() as report:
+            x = torch.ones(4, 1, requires_grad=True)
+            y = u(x)
+            (slope,) = torch.autograd.grad(y.sum(), x, retain_graph=True)  # GS106
+            loss = (slope - x.cos()).pow(2).mean() + y.pow(2).mean()
+            loss.backward()
+            opt.step()
+
+    Good::
+
+        import torch, graphscope
+
+        critic = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+        opt = torch.optim.SGD(critic.parameters(), lr=0.1)
+        with graphscope.watch() as report:
+            x = torch.ones(4, 3, requires_grad=True)
+            (gradient,) = torch.autograd.grad(critic(x).sum(), x, create_graph=True)
+            penalty = (gradient.norm(dim=1) - 1).pow(2).mean()
+            loss = critic(torch.zeros(4, 3)).mean() + 10 * penalty
+            loss.backward()
+            opt.step()
+
+    Good, as the gradient is meant to be a constant: it makes an adversarial example::
+
+        import torch, graphscope
+
+        net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        with graphscope.watch() as report:
+            x = torch.ones(4, 3, requires_grad=True)
+            (gradient,) = torch.autograd.grad(net(x).sum(), x)
+            loss = net((x + 0.1 * gradient.sign()).detach()).pow(2).mean()
+            loss.backward()
+            opt.step()
+    """
+
+    code = "GS106"
+    severity = Severity.WARNING
+
+    def check(self, trace: Trace) -> Iterator[Finding]:
+        """A finding for each statement whose gradients have a graph in vain, and for each that lacks one."""
+        if trace.outcome.exception is None:
+            for event in _unused(trace).values():
+                yield self._in_vain(trace, event)
+        yield from self._missing(trace)
+
+    def cleared(self, trace: Trace) -> Iterator[Cleared]:
+        """The statements whose gradient a later backward differentiates."""
+        for location, (event, later) in _used(trace).items():
+            yield self.clear(
+                f"{call_text(event)} needs create_graph=True: {call_text(later)} ({later.location}) goes through the "
+                "gradient that it gives",
+                location,
+            )
+
+    def _in_vain(self, trace: Trace, event: Backward) -> Finding:
+        dead = _dead_end(trace, event)
+        held = next((each.retained for each in memory(trace).passes if each.event is event), 0)
+        trains = any(later.time > event.time and later.accumulates for later in trace.backwards)
+        here = Place(event.location, Role.CAUSE, "made with a graph of its own here")
+        fixes = [Fix("leave create_graph=True out", location=event.location, changes_gradients=False, bytes=held)]
+        cycle = ""
+        if event.accumulates:
+            cycle = "; the gradients in `.grad` and their graph hold each other until `.grad` is set to None"
+            fixes.append(Fix("or take the gradients with torch.autograd.grad, which leaves `.grad` alone"))
+        if dead is not None and dead.location is not None and trains:
+            assigned = kept(trace, dead.location)
+            name = f"`{assigned[0]}`" if assigned else "what is computed from it"
+            return self.finding(
+                f"the gradient of {call_text(event)} has a graph, but no backward goes through {name}: it trains "
+                f"nothing{cycle}",
+                places=[Place(dead.location, Role.CAUSE, "computed here, and part of no loss"), here],
+                fixes=[Fix("add it to the loss that is backpropagated", changes_gradients=True), *fixes],
+                call=call_text(event),
+                dead=dead.op,
+            )
+        return self.finding(
+            f"{call_text(event)} makes a graph for its gradients, and nothing differentiates them{cycle}",
+            places=[here],
+            fixes=fixes,
+            severity=Severity.WARNING if event.accumulates or trains else Severity.NOTE,
+            call=call_text(event),
+        )
+
+    def _missing(self, trace: Trace) -> Iterator[Finding]:
+        seen: set[Location] = set()
+        for call, end in _constants(trace):
+            if call.location is not None and call.location not in seen:
+                seen.add(call.location)
+                places = [Place(call.location, Role.CAUSE, "a constant for the parameters: create_graph is missing")]
+                if end.location is not None and end.location != call.location:
+                    places.append(Place(end.location, Role.FAILURE, "part of the loss from here on"))
+                yield self.finding(
+                    "the derivative that is taken here has no history, as create_graph=True is missing: the term of "
+                    "the loss that is computed from it does not train what was differentiated",
+                    places=places,
+                    fixes=[Fix("pass create_graph=True to torch.autograd.grad", call.location, changes_gradients=True)],
+                    severity=Severity.ERROR,
+                )
+
+
+def _creating(trace: Trace) -> Iterator[Backward]:
+    """The calls that ask for a graph in so many words; functions of torch that do so inside are their own affair."""
+    for event in trace.backwards:
+        lines = trace.sources.get(event.location.file, "").splitlines()
+        text = "\n".join(lines[event.location.line - 1 : event.location.end_line])
+        if event.create_graph and event.ran and event.error is None and "create_graph" in text:
+            yield event
+
+
+def _used(trace: Trace) -> dict[Location, tuple[Backward, Backward]]:
+    """The statements that make a graph which a later backward goes through, with that one."""
+    graph, engine = trace.graph, Engine(trace.graph, trace.events)
+    found: dict[Location, tuple[Backward, Backward]] = {}
+    for event in _creating(trace):
+        made = {n for n, at in graph.locations.items() if at == event.location and _is_made_by(trace, n, event)}
+        for later in trace.backwards:
+            if made and later.time > event.time and not made.isdisjoint(engine.runs(later)):
+                found.setdefault(event.location, (event, later))
+                break
+    return found
+
+
+def _is_made_by(trace: Trace, node: int, event: Backward) -> bool:
+    """Whether a node was made while this call ran: just after its time, before that of any other."""
+    made = trace.graph.times.get(node)
+    return made is not None and event.time < made <= event.time + 1
+
+
+def _unused(trace: Trace) -> dict[Location, Backward]:
+    """The statements none of whose gradients is differentiated."""
+    events = list(_creating(trace))
+    used = _used(trace) if events else {}
+    return {event.location: event for event in events if event.location not in used}
+
+
+def _dead_end(trace: Trace, event: Backward) -> Call | None:
+    """The last call of what is computed from the gradient, if that is a number that nothing takes on."""
+    reached = {id for call in trace.calls if call.op == "grad" and call.time == event.time + 1 for id in call.outputs}
+    last = None
+    for call in trace.calls:
+        if call.time > event.time and reached.intersection(call.inputs) and any(call.gives_grad):
+            reached.update(call.outputs)
+            last = call
+    scalar = last is not None and all(trace.graph.tensor(id).shape == () for id in last.outputs)
+    return last if scalar else None
+
+
+def _constants(trace: Trace) -> Iterator[tuple[Call, Call]]:
+    """Derivatives by data that enter a loss as a constant, and the calls by which they do.
+
+    What a network is then applied to (an adversarial example), what weighs a loss, and a number without any history,
+    of which another rule tells, is not meant.
+    """
+    held = {id for optimizer in trace.optimizers if optimizer.id in trace.stepped for id in optimizer.parameters}
+    following = Following(frozenset(held))
+    losses = {root.tensor for event in trace.backwards if event.accumulates for root in event.roots}
+    by_data = {event.time + 1 for event in trace.backwards if not event.accumulates and _is_by_data(trace, event)}
+    derived: dict[int, Call] = {}
+    for call in trace.calls:
+        following.follow(call)
+        if call.op == "grad":
+            if call.time in by_data and call.cuts and not following.alive.keys().isdisjoint(call.inputs):
+                derived.update(dict.fromkeys(call.outputs, call))
+            continue
+        taken = [
+            (id, derived[id])
+            for id, needs in zip(call.inputs, call.needs_grad, strict=False)
+            if id in derived and (needs or trace.graph.tensor(id).shape != ())
+        ]
+        weighs = call.op in _PRODUCTS and any(id in following.alive and id not in derived for id in call.inputs)
+        if taken and call.op in _POINTWISE and not weighs:
+            derived.update(dict.fromkeys(call.outputs, taken[0][1]))
+            if losses.intersection(call.outputs) and any(call.gives_grad):
+                yield taken[0][1], call
+
+
+def _is_by_data(trace: Trace, event: Backward) -> bool:
+    """Whether it is the derivative by something that is no parameter."""
+    leaves = trace.graph.leaf_tensors
+    return not any(trace.graph.tensor(leaves[n]).is_parameter for n in event.inputs or () if n in leaves)
