@@ -107,6 +107,7 @@ def test_click_on_a_finding_shows_its_lines(desk: Desk) -> None:
     assert page.get_attribute("#card-1 button", "aria-expanded") == "true"
     assert not page.locator("#finding-0").is_visible()
     assert "stay in torch: target = h.clone()" in page.inner_text("#finding-1")
+    assert "The gradient stops at numpy hop train.py:13" in page.inner_text("#details")
 
 
 def test_click_on_a_place_scrolls_the_source_to_it(desk: Desk) -> None:

@@ -112,7 +112,7 @@ function drawSegments(segments) {
     if (!styles.has(style)) styles.set(style, []);
     styles.get(style).push(segment);
   }
-  for (const style of ["plain", "freed", "loss", "lost", "severed", "path"]) {
+  for (const style of ["plain", "freed", "loss", "lost", "severed", "lost path", "severed path", "path"]) {
     const some = styles.get(style);
     if (!some) continue;
     const [color, width, dash] = {
@@ -121,6 +121,8 @@ function drawSegments(segments) {
       loss: [paint.loss, 1.6, []],
       lost: [paint.severed, 1, [1.5, 4]],
       severed: [paint.severed, 1.4, [2, 3]],
+      "lost path": [paint.severed, 2.2, [2, 4]],
+      "severed path": [paint.severed, 2.6, [3, 3]],
       path: [paint.path, 2.8, []],
     }[style];
     brush.beginPath();
@@ -133,9 +135,12 @@ function drawSegments(segments) {
 }
 
 function styleOf(segment) {
-  if (highlight.segments.has(segment.key)) return "path";
+  const marked = highlight.segments.has(segment.key);
+  const cut = segment.kinds.has("severed") ? "severed" : "lost";
+  if (!segment.kinds.has("plain") && !segment.kinds.has("loss")) return marked ? `${cut} path` : cut; // never as if it flowed
+  if (marked) return "path";
   if (segment.kinds.has("plain")) return [...segment.from].every((id) => isNode(id) && look(id) === "freed") ? "freed" : "plain";
-  return segment.kinds.has("severed") ? "severed" : segment.kinds.has("lost") ? "lost" : "loss";
+  return "loss";
 }
 
 function trace(points, straight) {
@@ -159,7 +164,7 @@ function drawEnd(segment, style, color) {
     return;
   }
   const [x, y] = segment.points.at(-1);
-  if (style === "severed") {
+  if (style.startsWith("severed")) {
     brush.fillRect(x - 8, y - 4, 16, 2.4);
   } else if (segment.arrow) {
     brush.beginPath();

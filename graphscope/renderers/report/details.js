@@ -67,8 +67,8 @@ function nodeList(nodes, most = MOST_LISTED) {
   return element("ul.plain", {}, ...shown);
 }
 
-function showDetails(...parts) {
-  byId("details").replaceChildren(...parts.filter(Boolean));
+function showDetails(...shown) {
+  byId("details").replaceChildren(...shown.filter(Boolean));
 }
 
 function showNothing() {
@@ -82,12 +82,13 @@ function showNothing() {
   );
 }
 
-function showFindingDetails(finding) {
+function showFindingDetails(finding, cuts) {
   const touched = finding.nodes.filter((node) => !folded.has(node));
   showDetails(
     element("h2", {}, `${finding.code} ${finding.name}`),
     touched.length ? element("h3", {}, count(touched.length, "node")) : null,
-    touched.length ? nodeList(touched) : element("p.muted", {}, "Its lines are marked in the source; it names no node of the graph."),
+    ...cuts.map((cut) => element("p", {}, "The gradient stops at ", button(cut.op, () => select(cut.id, { reveal: true })), " ", placeButton(cut.place))),
+    touched.length ? nodeList(touched) : cuts.length ? null : element("p.muted", {}, "Its lines are marked in the source; it names no node of the graph."),
   );
 }
 

@@ -50,13 +50,15 @@ function chooseFinding(index, { quiet = false } = {}) {
   state.position = finding.event < 0 ? null : finding.event;
   highlight.nodes = new Set(finding.nodes.flatMap(drawnAs));
   highlight.segments = new Set();
-  const shown = finding.nodes.slice(0, 200).filter((node) => openAround(nearest(node)));
-  if (shown.length) {
+  const cuts = severed.filter((each) => each.findings.includes(index));
+  const wanted = [...finding.nodes.slice(0, 200).map(nearest), ...cuts.map((cut) => cut.id)];
+  if (wanted.filter((id) => openAround(id)).length) {
     rebuild();
     showOutline();
   }
-  for (const cut of severed.filter((each) => each.findings.includes(index))) {
+  for (const cut of cuts) {
     highlight.nodes.add(cut.id);
+    if (cut.node >= 0) mark(cut.id, nearest(cut.node));
     for (const loss of cut.concerned) mark(losses[loss].id, cut.id);
   }
   const failing = losses.filter((loss) => loss.event === finding.event && loss.node >= 0);
@@ -71,10 +73,12 @@ function chooseFinding(index, { quiet = false } = {}) {
   }
   if (finding.places.length) showPlace(finding.places[0][0], false);
   markSource();
+  bringIntoSight(finding.places.map(([place]) => place));
   showMoment();
-  showFindingDetails(finding);
+  showFindingDetails(finding, cuts);
   const ids = [...highlight.nodes];
-  if (ids.length) centre([...failing.map((loss) => loss.id), ...ids], finding.nodes.map(nearest));
+  const starts = [...failing, ...cuts.flatMap((cut) => cut.concerned.map((loss) => losses[loss]))].map((loss) => loss.id);
+  if (ids.length) centre([...starts, ...ids], wanted);
   else redraw();
   if (!quiet) {
     byId(`card-${index}`).scrollIntoView({ block: "nearest" });

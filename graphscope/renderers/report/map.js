@@ -1,11 +1,11 @@
 // A small map of the whole graph in the corner, while only a part of it is in sight; a click or drag goes there.
 
-const MAP = { w: 110, h: 170, least: 34, margin: 12 };
+const MAP = { w: 110, h: 170, least: 34, margin: 12, until: 0.6 }; // of the graph's width or height in sight
 const sheet = document.createElement("canvas");
 let charted = null; // the view that the sheet shows
 
 function mapFrame() {
-  const scale = Math.min(MAP.w / view.w, MAP.h / view.h);
+  const scale = Math.min(MAP.w / view.w, MAP.h / view.h) * Math.min(1, canvas.clientWidth / 600);
   const [w, h] = [Math.max(MAP.least, view.w * scale), Math.max(MAP.least, view.h * scale)];
   return { x: canvas.clientWidth - w - MAP.margin, y: canvas.clientHeight - h - MAP.margin, w, h, sx: w / view.w, sy: h / view.h };
 }
@@ -13,7 +13,8 @@ function mapFrame() {
 function inSight() {
   const [x0, y0] = toGraph(0, 0);
   const [x1, y1] = toGraph(canvas.clientWidth, canvas.clientHeight);
-  return { x0, y0, x1, y1, all: x0 <= 0 && y0 <= 0 && x1 >= view.w && y1 >= view.h };
+  const part = (from, to, size) => Math.max(0, Math.min(to, size) - Math.max(from, 0)) / Math.max(size, 1);
+  return { x0, y0, x1, y1, most: part(x0, x1, view.w) > MAP.until && part(y0, y1, view.h) > MAP.until };
 }
 
 function chart(frame) {
@@ -34,8 +35,8 @@ function chart(frame) {
 }
 
 function drawMap() {
-  const { x0, y0, x1, y1, all } = inSight();
-  if (all || view.items.length < 8) return;
+  const { x0, y0, x1, y1, most } = inSight();
+  if (most || view.items.length < 8) return;
   const frame = mapFrame();
   if (charted !== view) chart(frame);
   brush.setTransform(pixels, 0, 0, pixels, 0, 0);
@@ -55,7 +56,7 @@ function drawMap() {
 // Whether a point is on the map; if so, that part of the graph comes into the middle.
 function goByMap(x, y) {
   const frame = mapFrame();
-  if (inSight().all || view.items.length < 8 || x < frame.x - 4 || y < frame.y - 4 || x > frame.x + frame.w + 4 || y > frame.y + frame.h + 4) return false;
+  if (inSight().most || view.items.length < 8 || x < frame.x - 4 || y < frame.y - 4 || x > frame.x + frame.w + 4 || y > frame.y + frame.h + 4) return false;
   camera.x = canvas.clientWidth / 2 - ((x - frame.x) / frame.sx) * camera.zoom;
   camera.y = canvas.clientHeight / 2 - ((y - frame.y) / frame.sy) * camera.zoom;
   redraw({ moved: true });

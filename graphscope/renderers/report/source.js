@@ -81,6 +81,15 @@ function showPlace(place, focus) {
   }
 }
 
+// Scroll so that the lines of all places are in sight, or else those of the first.
+function bringIntoSight(places) {
+  const found = places.filter((place) => data.places[place][0] === shownFile).map((place) => lineOf(data.places[place][1]));
+  const tops = found.filter(Boolean).map((line) => line.offsetTop);
+  const pane = byId("lines");
+  const [first, last] = [Math.min(...tops), Math.max(...tops)];
+  if (tops.length && last - first < pane.clientHeight - 60) pane.scrollTop = first - pane.offsetTop - (pane.clientHeight - (last - first)) / 2 + 20;
+}
+
 function chooseLine(file, number) {
   const nodes = nodesByLine(file).get(number) ?? [];
   clearFinding();
