@@ -149,6 +149,7 @@ def _shows(command: Callable[..., None]) -> Callable[..., None]:
     show_default=True,
     help="auto: on a terminal, unless NO_COLOR is set.",
 )
+@click.option("--reach", is_flag=True, help="Tell which loss reaches which parameters, and which stay unused.")
 @click.option("--memory", is_flag=True, help="Tell what graphs keep for backward, and which lines and modules make it.")
 @click.option("--why-clean", is_flag=True, help="List also what looked suspicious and was judged right, and why.")
 @click.option(
@@ -179,6 +180,7 @@ def inspect(
     steps: int | None,
     every_step: bool,
     why_clean: bool,
+    reach: bool,
     memory: bool,
     why: str | None,
     verify: bool,
@@ -247,7 +249,7 @@ def inspect(
 
     text = discovery.module("renderers", "text")
     if form == "text":
-        rendered = text.render(report, color=colored, cleared=why_clean, memory=memory)
+        rendered = text.render(report, color=colored, cleared=why_clean, memory=memory, reach=reach)
     else:
         rendered = _rendered(report, form, show)
     _flush_stdout()

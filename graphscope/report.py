@@ -17,6 +17,7 @@ from .trace import Trace
 
 if TYPE_CHECKING:
     from .memory import Memory
+    from .reach import Table
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,12 @@ class Report:
     def memory(self) -> Memory:
         """What the graphs keep for their backwards: by tensor, line, module, loss and over time."""
         found: Memory = higher("memory").memory(self.trace)
+        return found
+
+    @property
+    def reach(self) -> tuple[Table, ...]:
+        """Which loss reaches which parameters, for each time round a training loop."""
+        found: tuple[Table, ...] = higher("reach").reach(self.trace)
         return found
 
     def save(self, path: str | Path, show: Show | None = None) -> None:

@@ -27,6 +27,10 @@ that is possible, or null where it is unknown. All keys are always there.
 - ``cleared``: ``[{code, message, location}]``: what looked like the fault of a rule and was judged right, and why
 - ``steps``: ``{run, pauses}``: how many optimizer steps were made, and ``[{time, step, steps}]``: how many from which
   step on were not recorded, since they repeated the others, and the time of the next event
+- ``reach``: ``[{turns, modules, losses, unused}]``, one for each run of turns of a training loop that are alike;
+  ``modules`` is ``[{name, parameters}]``, ``losses`` is ``[{name, location, reached}]`` with one number of parameters
+  for each module, ``unused`` names the trainable parameters of modules that take part which no loss of a turn reaches:
+  DistributedDataParallel would call them unused
 - ``memory``: what graphs keep for their backwards, in bytes, each storage once: ``{peak, nodes, kinds, by_line,
   by_module, by_loss, plans, saved, passes, levels, hooked}``. ``peak`` is ``{bytes, time, step, location}`` or null:
   when activations take the most, just before ``time``. ``kinds`` is what activations, data and parameters take then;
@@ -61,6 +65,7 @@ from ..findings import Finding, Fix
 from ..graph import Root
 from ..location import Location
 from ..memory import Held, Kind, Memory
+from ..reach import Table
 from ..report import Report
 from ..trace import OptimizerRef, Trace
 
@@ -99,7 +104,19 @@ def _report(report: Report) -> dict[str, Any]:
             "pauses": [{"time": each.time, "step": each.step, "steps": each.steps} for each in trace.pauses],
         },
         "memory": _memory(report.memory),
+        "reach": [_table(table) for table in report.reach],
         "unseen": list(trace.unseen),
+    }
+
+
+def _table(table: Table) -> dict[str, Any]:
+    return {
+        "turns": table.turns,
+        "modules": [{"name": name, "parameters": parameters} for name, parameters in table.modules],
+        "losses": [
+            {"name": row.loss, "location": _located(row.location), "reached": list(row.reached)} for row in table.rows
+        ],
+        "unused": list(table.unused),
     }
 
 

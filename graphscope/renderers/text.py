@@ -7,21 +7,28 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ..findings import Confidence, Finding, Fix, Severity
+from ..reach import Table
 from ..report import Report
 from ..trace import Trace
 from ._excerpt import COLORS, WIDTH, Paint, excerpt
 from ._memory import tables
 from ._words import clean, count, size
 
+_MOST_COLUMNS, _MOST_UNUSED = 6, 8
 
-def render(report: Report, *, color: bool = False, cleared: bool = False, memory: bool = False) -> str:
-    """The report as text; ``cleared`` adds what was judged right, ``memory`` what graphs keep."""
+
+def render(
+    report: Report, *, color: bool = False, cleared: bool = False, memory: bool = False, reach: bool = False
+) -> str:
+    """The report as text; ``cleared`` adds what was judged right, ``memory`` what graphs keep, ``reach`` the tables."""
     paint = Paint(color)
     blocks = ["\n".join(_finding(finding, report.trace, paint)) for finding in report.findings]
     if table := list(_reached(report.trace)):
         blocks.append("\n".join(table))
     if cleared:
         blocks.append("\n".join(_cleared(report, paint)))
+    if reach:
+        blocks += ["\n".join(_table(table, paint)) for table in report.reach]
     if memory:
         blocks += ["\n".join(table) for table in tables(report.memory, paint)]
     blocks.append("\n".join(_summary(report, paint)))
@@ -90,9 +97,37 @@ def _reached(trace: Trace) -> Iterator[str]:
         reached = trace.reached(event)
         loss = "  " + clean(" + ".join(root.name for root in event.roots))
         rows.append([loss, *(_cell(trace, optimizer.parameters, reached) for optimizer in trace.optimizers)])
+    yield from _aligned(rows)
+
+
+def _aligned(rows: list[list[str]]) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _table(table: Table, paint: Paint) -> Iterator[str]:
+    """Which loss reaches how many parameters of which module."""
+    yield paint(f"parameters reached, in {count(table.turns, 'turn')} of the training loop:", "bold")
+    shown = [at for at in range(len(table.modules)) if any(row.reached[at] for row in table.rows)]
+    rows = [["", *(clean(table.modules[at][0]) for at in shown[:_MOST_COLUMNS])]]
+    for row in table.rows:
+        cells = (_share(row.reached[at], table.modules[at][1]) for at in shown[:_MOST_COLUMNS])
+        rows.append([f"  {clean(row.loss)} ({clean(str(row.location))})", *cells])
+    yield from _aligned(rows)
+    if len(shown) > _MOST_COLUMNS:
+        yield f"  and {count(len(shown) - _MOST_COLUMNS, 'module')} more: see --format json"
+    if others := [name for at, (name, _) in enumerate(table.modules) if at not in shown]:
+        yield from _wrapped(f"  reached by none: {clean(', '.join(others))}", "    ")
+    if table.unused:
+        names = ", ".join(table.unused[:_MOST_UNUSED])
+        more = len(table.unused) - _MOST_UNUSED
+        told = f"  unused in a turn, as DistributedDataParallel would say: {clean(names)}"
+        yield from _wrapped(told + (f" and {more} more" if more > 0 else ""), "    ")
+
+
+def _share(reached: int, parameters: int) -> str:
+    return "-" if not reached else f"all {parameters}" if reached == parameters else f"{reached} of {parameters}"
 
 
 def _cell(trace: Trace, parameters: tuple[int, ...], reached: frozenset[int]) -> str:

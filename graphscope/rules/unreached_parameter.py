@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ..findings import Cleared, Finding, Fix, Place, Role, Severity
-from ..location import Location
+from ..reach import frozen
 from ..rule import Rule
 from ..trace import OptimizerRef, Trace
 from ._parameters import cut_fact, cut_places, explaining_cuts, listed, made_places, replacements, ungraded
@@ -51,15 +51,15 @@ class UnreachedParameter(Rule):
 
     def cleared(self, trace: Trace) -> Iterator[Cleared]:
         """The modules that are frozen, at the line that uses them first."""
-        used = _used_frozen(trace) if any(trace.backwards) else {}
+        used = frozen(trace) if any(trace.backwards) else {}
         for module in trace.modules:
-            frozen = [used[id] for _, id in module.parameters if id in used]
-            if frozen:
-                said = "is frozen" if len(frozen) == len(module.parameters) else "is frozen in part"
+            at = [used[id] for _, id in module.parameters if id in used]
+            if at:
+                said = "is frozen" if len(at) == len(module.parameters) else "is frozen in part"
                 yield self.clear(
-                    f"`{module.name}` {said}: {len(frozen)} of its {len(module.parameters)} parameters did not require "
+                    f"`{module.name}` {said}: {len(at)} of its {len(module.parameters)} parameters did not require "
                     "grad when they were used, so no loss is to train them",
-                    min(frozen),
+                    min(at),
                 )
 
     def _finding(self, trace: Trace, optimizer: OptimizerRef, lost: tuple[int, ...], held: int) -> Finding:
@@ -85,19 +85,6 @@ class UnreachedParameter(Rule):
             cut=cut_fact(trace, found),
             replaced_by=tuple(trace.graph.tensor(id).name for id in replaced),
         )
-
-
-def _used_frozen(trace: Trace) -> dict[int, Location]:
-    """The parameters that were used without requiring grad, and never with, and where first."""
-    found: dict[int, Location] = {}
-    trained: set[int] = set()
-    for call in trace.calls:
-        for id, needs in zip(call.inputs, call.needs_grad, strict=False):
-            if needs and id not in call.outputs:  # not where it is initialised
-                trained.add(id)
-            elif not needs and call.location is not None and call.outputs and trace.graph.tensor(id).is_parameter:
-                found.setdefault(id, call.location)
-    return {id: where for id, where in found.items() if id not in trained}
 
 
 def _has_reached_twin(trace: Trace, lost: int, optimizer: OptimizerRef) -> bool:
