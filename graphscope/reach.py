@@ -35,8 +35,9 @@ class Table:
 
 
 def reach(trace: Trace) -> tuple[Table, ...]:
-    """One table for each run of turns that are alike, in order; one for all backwards where no loop was seen."""
-    parts = [trace.events[turn.first : turn.last + 1] for loop in loops(trace) for turn in loop.turns]
+    """One table for each run of turns that are alike, in order; one for all backwards where no optimizer steps."""
+    turns = [turn for loop in loops(trace) for turn in loop.turns] if trace.stepped else []
+    parts = [trace.events[turn.first : turn.last + 1] for turn in turns]
     found: list[Table] = []
     still = frozen(trace)
     for part in parts or [trace.events]:
@@ -76,9 +77,9 @@ def _table(trace: Trace, events: Sequence[Event], still: dict[int, Location]) ->
     every = set().union(*rows.values())
     unused = [
         str(trace.graph.tensor(id))
-        for _, members in columns
-        if every.intersection(members)
-        for id in members
+        for module in trace.modules
+        if every.intersection(id for _, id in module.parameters)
+        for _, id in module.parameters
         if id not in every and id not in still and trace.graph.tensor(id).requires_grad
     ]
     return Table(
