@@ -83,7 +83,8 @@ function closeResults() {
 
 box.addEventListener("input", showResults);
 box.addEventListener("focus", () => box.value && showResults());
-box.addEventListener("blur", () => setTimeout(() => !results.contains(document.activeElement) && closeResults(), 150));
+box.addEventListener("blur", closeResults);
+results.addEventListener("mousedown", (event) => event.preventDefault()); // the field keeps the focus
 box.addEventListener("keydown", (event) => {
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
   if (step && listed.length) {
