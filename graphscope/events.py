@@ -152,7 +152,7 @@ class ScalerCall:
 
 @dataclass(frozen=True, slots=True)
 class GradRead:
-    """``tensor.grad`` was read; ``present`` is False where it was None."""
+    """``tensor.grad`` was read; ``present`` is False where it was None. ``grad`` is its TensorRef id."""
 
     time: int
     step: int
@@ -160,6 +160,7 @@ class GradRead:
     tensor: int
     present: bool
     thread: int = 0
+    grad: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from ..engine import Engine
 from ..events import Backward
-from ..findings import Cleared, Finding, Fix, Place, Role, Severity
+from ..findings import Cleared, Finding, Fix, Place, Role, Severity, size
 from ..location import Location
+from ..memory import memory
 from ..rule import Rule
 from ..trace import Trace
 from ._lifetime import call_text
@@ -46,15 +47,15 @@ class NeedlessRetainGraph(Rule):
 
     def check(self, trace: Trace) -> Iterator[Finding]:
         """A warning for each statement that retains a graph in vain, each time."""
-        if trace.outcome.exception is not None or trace.unseen:
-            return  # what would have needed it may not have come, or not been seen
+        if trace.outcome.exception is not None or len(trace.unseen) > bool(trace.pauses):
+            return  # what would have needed it may not have come, or not been seen; pauses only repeat what was
         if not _retained(trace):
             return
         engine = Engine(trace.graph, trace.events)
         useful, vain = _retaining(trace, engine)
         for location, event in vain.items():
             if location not in useful:
-                yield self._finding(trace, event, engine)
+                yield self._finding(trace, event)
 
     def cleared(self, trace: Trace) -> Iterator[Cleared]:
         """The statements that retain a graph which a later backward needs."""
@@ -67,17 +68,20 @@ class NeedlessRetainGraph(Rule):
                 location,
             )
 
-    def _finding(self, trace: Trace, event: Backward, engine: Engine) -> Finding:
-        rows = [s for node in engine.runs(event) for s in trace.graph.saved.get(node, ())]
-        leaves = {trace.graph.tensor(id).storage for id in trace.graph.leaf_tensors.values()}
-        held = sum(bytes for _, bytes in {(s.storage, s.bytes) for s in rows if s.storage not in leaves})
+    def _finding(self, trace: Trace, event: Backward) -> Finding:
+        kept = memory(trace)
+        run = next(each for each in kept.passes if each.event is event)
+        end = kept.end(run)
+        until = "to the end" if run.until is None else "until its loss goes away"
+        until += f", after {end}" if isinstance(end, Location) else ""
         return self.finding(
-            f"{call_text(event)} retains its graph, and no later backward goes through it: {held} bytes "
-            "stay in use for nothing",
+            f"{call_text(event)} retains its graph, and no later backward goes through it: {size(run.retained)} of "
+            f"activations stay in use for nothing {until}",
             places=[Place(event.location, Role.CAUSE, "retained here")],
             fixes=[Fix("leave retain_graph=True out", location=event.location, changes_gradients=False)],
             call=call_text(event),
-            bytes=held,
+            bytes=run.retained,
+            until=run.until,
         )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 
 from ..engine import Engine
-from ..events import Backward, Call
+from ..events import Backward, Call, GradRead
 from ..findings import Cleared, Finding, Fix, Place, Role, Severity
 from ..flow import Following
 from ..location import Location
@@ -93,6 +94,21 @@ class UnusedCreateGraph(Rule):
             loss.backward()
             opt.step()
 
+    Bad, where it is taken from ``.grad``::
+
+        import torch, graphscope
+
+        critic = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+        opt = torch.optim.SGD(critic.parameters(), lr=0.1)
+        with graphscope.watch() as report:
+            x = torch.ones(4, 3, requires_grad=True)
+            critic(x).sum().backward()
+            penalty = x.grad.pow(2).mean()  # GS106
+            opt.zero_grad()
+            loss = critic(torch.zeros(4, 3)).mean() + penalty
+            loss.backward()
+            opt.step()
+
     Good::
 
         import torch, graphscope
@@ -171,17 +187,21 @@ class UnusedCreateGraph(Rule):
 
     def _missing(self, trace: Trace) -> Iterator[Finding]:
         seen: set[Location] = set()
-        for call, end in _constants(trace):
-            if call.location is not None and call.location not in seen:
-                seen.add(call.location)
-                places = [Place(call.location, Role.CAUSE, "a constant for the parameters: create_graph is missing")]
-                if end.location is not None and end.location != call.location:
+        for location, end in _constants(trace):
+            if location not in seen:
+                seen.add(location)
+                places = [Place(location, Role.CAUSE, "a constant for the parameters: create_graph is missing")]
+                if end.location is not None and end.location != location:
                     places.append(Place(end.location, Role.FAILURE, "part of the loss from here on"))
                 yield self.finding(
                     "the derivative that is taken here has no history, as create_graph=True is missing: the term of "
                     "the loss that is computed from it does not train what was differentiated",
                     places=places,
-                    fixes=[Fix("pass create_graph=True to torch.autograd.grad", call.location, changes_gradients=True)],
+                    fixes=[
+                        Fix(
+                            "take it with torch.autograd.grad(..., create_graph=True)", location, changes_gradients=True
+                        )
+                    ],
                     severity=Severity.ERROR,
                 )
 
@@ -233,8 +253,8 @@ def _dead_end(trace: Trace, event: Backward) -> Call | None:
     return last if scalar else None
 
 
-def _constants(trace: Trace) -> Iterator[tuple[Call, Call]]:
-    """Derivatives by data that enter a loss as a constant, and the calls by which they do.
+def _constants(trace: Trace) -> Iterator[tuple[Location, Call]]:
+    """Where derivatives by data are taken that enter a loss as a constant, and the calls by which they do.
 
     What a network is then applied to (an adversarial example), what weighs a loss, and a number without any history,
     of which another rule tells, is not meant.
@@ -243,23 +263,42 @@ def _constants(trace: Trace) -> Iterator[tuple[Call, Call]]:
     following = Following(frozenset(held))
     losses = {root.tensor for event in trace.backwards if event.accumulates for root in event.roots}
     by_data = {event.time + 1 for event in trace.backwards if not event.accumulates and _is_by_data(trace, event)}
-    derived: dict[int, Call] = {}
+    reads = deque(_reads(trace, held))
+    derived: dict[int, Location] = {}
+    numbers: set[int] = set()  # of those that came out of ``grad``: without a history they are told by another rule
     for call in trace.calls:
         following.follow(call)
+        while reads and reads[0].time < call.time:
+            read = reads.popleft()
+            if read.grad is not None:
+                derived[read.grad] = read.location
         if call.op == "grad":
-            if call.time in by_data and call.cuts and not following.alive.keys().isdisjoint(call.inputs):
-                derived.update(dict.fromkeys(call.outputs, call))
+            if call.time in by_data and call.cuts and call.location and following.alive.keys() & set(call.inputs):
+                derived.update(dict.fromkeys(call.outputs, call.location))
+                numbers.update(call.outputs)
             continue
         taken = [
-            (id, derived[id])
+            id
             for id, needs in zip(call.inputs, call.needs_grad, strict=False)
-            if id in derived and (needs or trace.graph.tensor(id).shape != ())
+            if id in derived and (needs or id not in numbers or trace.graph.tensor(id).shape != ())
         ]
         weighs = call.op in _PRODUCTS and any(id in following.alive and id not in derived for id in call.inputs)
         if taken and call.op in _POINTWISE and not weighs:
-            derived.update(dict.fromkeys(call.outputs, taken[0][1]))
+            derived.update(dict.fromkeys(call.outputs, derived[taken[0]]))
+            if taken[0] in numbers:
+                numbers.update(call.outputs)
             if losses.intersection(call.outputs) and any(call.gives_grad):
-                yield taken[0][1], call
+                yield derived[taken[0]], call
+
+
+def _reads(trace: Trace, trained: set[int]) -> Iterator[GradRead]:
+    """Where the ``grad`` of data is read, which a backward without ``create_graph`` through trained parameters left."""
+    backwards = [event for event in trace.backwards if event.accumulates and event.error is None]
+    for read in trace.events:
+        if isinstance(read, GradRead) and read.present and not trace.graph.tensor(read.tensor).is_parameter:
+            filled = [each for each in backwards if each.time < read.time and read.tensor in trace.reached(each)]
+            if filled and not filled[-1].create_graph and not trained.isdisjoint(trace.reached(filled[-1])):
+                yield read
 
 
 def _is_by_data(trace: Trace, event: Backward) -> bool:

@@ -31,10 +31,12 @@ class GradientWatch:
     def read(self, tensor: Tensor, grad: Tensor | None, location: Location, *, told: bool) -> None:
         """``tensor.grad`` was read; ``told`` tells that this is an event: it was not torch that read it."""
         number = self._seen.tensors.number(tensor)
+        own = None if grad is None else self._seen.tensors.number(grad)
         if told:
-            self._seen.events.append(GradRead(self._seen.tick(), self._seen.step, location, number, grad is not None))
-        if grad is not None:
-            self._owners[self._seen.tensors.number(grad)] = number
+            time, step = self._seen.tick(), self._seen.step
+            self._seen.events.append(GradRead(time, step, location, number, own is not None, grad=own))
+        if own is not None:
+            self._owners[own] = number
 
     def set(self, tensor: Tensor, grad: Tensor | None, location: Location) -> None:
         """``tensor.grad = grad``."""
