@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -438,6 +439,45 @@ def test_passes_of_a_loop_are_boxes_those_alike_in_one() -> None:
         roots.append(Root("loss", loss, sketch.tensor(f"loss{number}")))
     top = tree(sketch.graph(*roots), {})
     assert [child.name for child in top.children if isinstance(child, Box)] == ["pass 1", "5 more, alike"]
+
+
+# ---- layout
+
+OVERLAPS = """() => {
+  LAYOUT
+  let seed = 7;
+  const random = (below) => (seed = (seed * 48271) % 2147483647) % below;
+  const faults = [];
+  for (const size of [1, 10, 80, 300]) {
+    const items = Array.from({ length: size }, () => ({ w: 30 + random(200), h: 20 + random(300) }));
+    const edges = [];
+    for (let b = 1; b < size; b += 1) {
+      for (let times = random(3); times >= 0; times -= 1) edges.push([Math.max(0, b - 1 - random(40)), b]);
+    }
+    const { w, h, chips } = arrange(items, edges, () => ({ w: 80, h: 18 }));
+    const boxes = [...items, ...chips];
+    boxes.forEach((a, place) => {
+      if (a.x - a.w / 2 < -0.01 || a.x + a.w / 2 > w + 0.01 || a.y - a.h / 2 < -0.01 || a.y + a.h / 2 > h + 0.01) {
+        faults.push(`${size}: ${place} is outside`);
+      }
+      for (const b of boxes.slice(place + 1)) {
+        const [dx, dy] = [Math.abs(a.x - b.x), Math.abs(a.y - b.y)];
+        if (dx < (a.w + b.w) / 2 && dy < (a.h + b.h) / 2) faults.push(`${size}: overlap`);
+      }
+    });
+    for (const [a, b] of edges) {
+      if (items[a].y + items[a].h / 2 >= items[b].y - items[b].h / 2) faults.push(`${size}: upward`);
+    }
+  }
+  return faults;
+}"""
+
+
+def test_boxes_do_not_overlap_and_gradients_go_down_at_any_size(browser: Browser) -> None:
+    script = (files("graphscope.renderers") / "report" / "layout.js").read_text(encoding="utf-8")
+    page = browser.new_page()
+    assert page.evaluate(OVERLAPS.replace("LAYOUT", script)) == []
+    page.close()
 
 
 # ---- size
