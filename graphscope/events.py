@@ -18,7 +18,7 @@ class Write:
 
     ``hidden`` is a write that the counter of other tensors on the same ``storage`` does not see
     (through ``.data``, a numpy array on the same memory). It covers ``bytes`` bytes of the storage from ``offset`` on.
-    ``moved`` means that no memory was written: the tensor was given another storage (``x.data = y``).
+    ``moved`` means that no memory was written: the tensor was given another storage (``x.data = y``), ``source``'s.
     """
 
     tensor: int
@@ -30,6 +30,7 @@ class Write:
     offset: int = 0
     bytes: int = 0
     moved: bool = False
+    source: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +177,25 @@ class RequiresGradSet:
 
 
 @dataclass(frozen=True, slots=True)
+class BackwardWrite:
+    """While a backward ran, the Python code of a custom Function (its node is a ``function``) wrote in place.
+
+    It wrote ``bytes`` bytes of the ``storage`` from ``offset`` on, ``is_grad`` if that is a gradient it was given.
+    """
+
+    time: int
+    step: int
+    location: Location
+    op: str
+    function: str
+    storage: int
+    offset: int
+    bytes: int
+    is_grad: bool
+    thread: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """A call that torch refused: the exception, and where in the user's code it was raised."""
 
@@ -189,7 +209,16 @@ class Refused:
 
 
 Event = (
-    Backward | InPlaceWrite | OptimizerStep | ZeroGrad | GradWrite | ScalerCall | GradRead | RequiresGradSet | Refused
+    Backward
+    | InPlaceWrite
+    | OptimizerStep
+    | ZeroGrad
+    | GradWrite
+    | ScalerCall
+    | GradRead
+    | RequiresGradSet
+    | BackwardWrite
+    | Refused
 )
 
 _CLIPS = frozenset(

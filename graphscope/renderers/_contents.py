@@ -15,6 +15,7 @@ from .. import __version__
 from ..engine import Engine
 from ..events import (
     Backward,
+    BackwardWrite,
     Event,
     GradRead,
     GradWrite,
@@ -283,6 +284,8 @@ def _told(event: Event, trace: Trace) -> tuple[str, str, str | None]:
         case RequiresGradSet():
             what = _some([str(names[id]) for id in event.tensors])
             return "grad", f"requires_grad = {event.value} for {what}", None
+        case BackwardWrite():
+            return "write", f"{event.op} in the backward of {event.function}", None
         case Refused():
             return "refused", event.op, event.error
 

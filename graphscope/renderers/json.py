@@ -51,6 +51,7 @@ from typing import Any, get_args
 from .. import __version__
 from ..events import (
     Backward,
+    BackwardWrite,
     Event,
     GradRead,
     GradWrite,
@@ -253,6 +254,8 @@ def _details(event: Event, trace: Trace) -> dict[str, Any]:
             return {"kind": "grad_read", "tensor": _name(event.tensor, trace), "present": event.present}
         case RequiresGradSet():
             return {"kind": "requires_grad_set", "value": event.value, "tensors": _names(event.tensors, trace)}
+        case BackwardWrite():
+            return {"kind": "backward_write", "op": event.op, "function": event.function, "is_grad": event.is_grad}
         case Refused():
             names = _names(event.tensors, trace)
             return {"kind": "refused", "op": event.op, "tensors": names, "error": event.error}

@@ -10,6 +10,7 @@ import ctypes
 import re
 import sys
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 import torch
@@ -33,6 +34,17 @@ def raw_saved_names(kind: type) -> tuple[str, ...]:
 def is_python_function(kind: type) -> bool:
     """Whether nodes of this type come from a ``torch.autograd.Function`` written in Python."""
     return issubclass(kind, torch._C._FunctionBase)
+
+
+def custom_backward(frame: FrameType | None) -> tuple[str, tuple[Any, ...]] | None:
+    """The custom Function whose backward called this frame: its node's name, and the gradients it was given."""
+    entry = torch.autograd.function.BackwardCFunction.apply.__code__
+    while frame is not None and frame.f_code is not entry:
+        frame = frame.f_back
+    if frame is None:
+        return None
+    arguments = frame.f_locals  # this frame holds them anyway until it returns
+    return type(arguments["self"]).__name__, tuple(arguments["args"])
 
 
 def version(tensor: Tensor) -> int:

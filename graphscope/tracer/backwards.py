@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from types import FrameType
 from typing import Any
@@ -48,7 +50,8 @@ class BackwardWatch:
         self._seen.busy += 1
         result: Any = None
         try:
-            result = original(tensors, *args, **kwargs)
+            with self._custom_code_watched():
+                result = original(tensors, *args, **kwargs)
         except BaseException as raised:
             error = raised
             raise
@@ -68,6 +71,23 @@ class BackwardWatch:
                         self._growth.backward_ended(sys._getframe(1))
             del error
         return result
+
+    @contextlib.contextmanager
+    def _custom_code_watched(self) -> Iterator[None]:
+        """``Tensor.backward`` runs outside of our mode: the backward of custom Functions is to write inside of it."""
+        if not self._seen.walk.custom:
+            yield
+            return
+        mode = self._optimizers.mode
+        inner = _torch.pop_mode_if_innermost(mode)
+        _torch.push_mode(mode)
+        self._seen.in_custom_backward = True
+        try:
+            yield
+        finally:
+            self._seen.in_custom_backward = False
+            if not inner:
+                _torch.pop_mode_if_innermost(mode)
 
     def _note(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Tell the pattern, before the backward, as the next step may begin with it."""

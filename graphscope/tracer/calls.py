@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,13 +43,24 @@ class CallWatch(TorchFunctionMode):
         kind = self._kinds.get(func)
         if kind is None:
             kind = self._kinds[func] = classify(func)
-        if kind is Kind.SKIP or self._seen.busy or self._seen.off:
+        if kind is Kind.SKIP or self._seen.off:
             return func(*args, **kwargs)
+        if self._seen.busy:
+            return self._in_backward(func, args, kwargs) if self._seen.in_custom_backward else func(*args, **kwargs)
         if kind is Kind.SET_MODE:
             return self._set_mode(func, *args)
         if kind is Kind.SET_REQUIRES_GRAD:
             return self._switch(func, args, kwargs)
         return self._watch(func, kind, name_of(func), args, kwargs)
+
+    def _in_backward(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The Python code of a custom Function's backward calls this: of its calls, only writes are recorded."""
+        before = _torch.version(args[0]) if args and isinstance(args[0], Tensor) else None
+        result = function(*args, **kwargs)
+        if before is not None and _torch.version(args[0]) != before:
+            with self._seen.guard():
+                self._writes.wrote_in_backward(name_of(function), args[0])
+        return result
 
     def _set_mode(self, function: Any, enabled: bool) -> None:
         with self._seen.guard():
@@ -154,6 +166,7 @@ class CallWatch(TorchFunctionMode):
             row = self._seen.tensors.locate(known[0], inputs[0], own_counter=True)  # it keeps the one it has
             if self._writes.is_direct() or inputs[0].requires_grad:
                 write = Write(known[0], row.storage, row.counter, row.version, row.version, hidden=True, moved=True)
+                write = replace(write, source=known[1] if len(known) > 1 else None)
                 self._seen.events.append(InPlaceWrite(self._seen.tick(), self._seen.step, location, f"{op} =", write))
             return result
         outputs: list[Tensor] = []

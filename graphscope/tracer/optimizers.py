@@ -63,7 +63,7 @@ class OptimizerWatch:
 
     def __init__(self, recording: Recording, mode: Any, growth: GrowthWatch, steps: int | None = None) -> None:
         self._seen = recording
-        self._mode = mode
+        self.mode = mode
         self._growth = growth
         self._wanted = steps
         self._stepped: Counter[int] = Counter()  # by call site
@@ -164,7 +164,7 @@ class OptimizerWatch:
                 )
             )
         if len(args) + len(kwargs) == 1 and self._open:  # no closure: what runs until the step ends is torch's own
-            self._open[-1].left = _torch.pop_mode_if_innermost(self._mode)
+            self._open[-1].left = _torch.pop_mode_if_innermost(self.mode)
 
     def after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """The hook after each step that did not raise."""
@@ -259,7 +259,7 @@ class OptimizerWatch:
         for step in steps or self._open:
             if step.left:
                 step.left = False
-                _torch.push_mode(self._mode)
+                _torch.push_mode(self.mode)
 
 
 def _sample(tensor: Tensor) -> Tensor:

@@ -46,6 +46,7 @@ class Recording:
         self.failure: str | None = None
         self.step = 0
         self.busy = 0
+        self.in_custom_backward = False
         self.places: dict[int, Location] = {}
         self.callers: dict[int, tuple[Location, ...]] = {}
         self.modules: dict[int, str] = {}

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..events import InPlaceWrite, Write
+from ..events import BackwardWrite, InPlaceWrite, Write
 from ..location import Location
 from . import _torch
 from .provenance import TracedArray
@@ -61,6 +61,22 @@ class WriteWatch:
                 write = Write(number, row.storage, row.counter, row.version, row.version, True, offset, bytes)
                 event = InPlaceWrite(self._seen.tick(), self._seen.step, location, "batch_norm", write)
                 self._seen.events.append(event)
+
+    def wrote_in_backward(self, op: str, tensor: Tensor) -> None:
+        """The backward of a custom Function has written a tensor in place."""
+        location = self._seen.frames.here(sys._getframe(2))
+        called = _torch.custom_backward(sys._getframe(2))
+        if location is None or called is None:
+            return
+        function, grads = called
+        storage, _ = self._seen.tensors.place(tensor)
+        _, bytes, offset = _torch.extent(tensor)
+        is_grad = any(
+            isinstance(grad, Tensor) and _torch.storage_start(grad) == _torch.storage_start(tensor) for grad in grads
+        )
+        self._seen.events.append(
+            BackwardWrite(self._seen.tick(), self._seen.step, location, op, function, storage, offset, bytes, is_grad)
+        )
 
     def is_direct(self) -> bool:
         """Whether the user's own code called the function that is being recorded."""
