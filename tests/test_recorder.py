@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from torch.optim import Optimizer
 
 import graphscope
-from graphscope.events import Backward, GradRead, InPlaceWrite, OptimizerStep, RequiresGradSet, ZeroGrad
+from graphscope.events import Backward, BackwardWrite, GradRead, InPlaceWrite, OptimizerStep, RequiresGradSet, ZeroGrad
 from graphscope.tracer import recorder
 from graphscope.tracer.backwards import BackwardWatch
 from graphscope.tracer.calls import CallWatch
@@ -461,3 +461,23 @@ def test_module_that_died_before_the_next_step_is_gone() -> None:
             net(torch.ones(1, 2)).sum().backward()
             optimizer.step()
     assert [(len(module.parameters), module.gone) for module in report.trace.modules] == [(2, True), (2, False)]
+
+
+class Scribble(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        grad.mul_(2)
+        return grad + 1
+
+
+def test_write_in_the_backward_of_a_custom_function_is_recorded() -> None:
+    x = torch.ones(3, requires_grad=True)
+    with graphscope.watch() as report:
+        Scribble.apply(x * 2).exp().sum().backward()
+    (write,) = of_kind(report, BackwardWrite)
+    assert (write.op, write.function, write.is_grad) == ("mul_", "ScribbleBackward", True)
+    assert torch.overrides._get_current_function_mode_stack() == []
