@@ -98,12 +98,14 @@ def why(tensor: Tensor | str, loss: Tensor) -> Why:
     return explain(*asking.question(tensor, loss, sys._getframe(1)))
 
 
-def watch(*, select: Collection[str] = (), ignore: Collection[str] = ()) -> Watching:
+def watch(*, arrays: bool = True, select: Collection[str] = (), ignore: Collection[str] = ()) -> Watching:
     """Record what happens inside a ``with`` block: ``with graphscope.watch() as report: ...``.
 
-    The report is filled when the block ends; it has the attributes of a Report.
+    The report is filled when the block ends; it has the attributes of a Report. Arrays that come out of tensors are of
+    a subclass of ``numpy.ndarray`` that remembers which; without ``arrays`` they are numpy's own, and what comes back
+    to torch is recognised by its values only.
     """
-    return Watching(lambda trace: analyze(trace, select=select, ignore=ignore))
+    return Watching(lambda trace: analyze(trace, select=select, ignore=ignore), arrays=arrays)
 
 
 def inspect(
@@ -113,6 +115,7 @@ def inspect(
     module: bool = False,
     every_step: bool = False,
     steps: int | None = None,
+    arrays: bool = True,
     select: Collection[str] = (),
     ignore: Collection[str] = (),
 ) -> Report:
@@ -120,8 +123,8 @@ def inspect(
 
     A long run is recorded until it repeats itself, then sampled, unless ``every_step`` is set. With ``steps`` it is
     ended once each line that calls ``step()`` ran that often, or one of them tenfold. Its exceptions are shown as
-    Python shows them; ``report.trace.outcome`` has its exit status.
+    Python shows them; ``report.trace.outcome`` has its exit status. ``arrays`` is as for ``watch``.
     Raises GraphscopeError if there is no such script.
     """
-    trace = script.run(str(target), list(args), module=module, every_step=every_step, steps=steps)
+    trace = script.run(str(target), list(args), module=module, every_step=every_step, steps=steps, arrays=arrays)
     return analyze(trace, select=select, ignore=ignore)

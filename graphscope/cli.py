@@ -158,6 +158,7 @@ def _shows(command: Callable[..., None]) -> Callable[..., None]:
     metavar="N",
     help="End the program once each line that calls step() ran N times, or one of them 10 N times.",
 )
+@click.option("--no-arrays", is_flag=True, help="Leave numpy arrays as they are: for a program that minds a subclass.")
 @click.option("--every-step", is_flag=True, help="Record all of a long run, also what only repeats the steps before.")
 @click.option("--why", metavar="NAME", help="Tell why NAME, a parameter or module, gets a gradient or none.")
 @click.option("--verify", is_flag=True, help="Run the program again with each fix that is an edit, and say which hold.")
@@ -179,6 +180,7 @@ def inspect(
     color: str,
     steps: int | None,
     every_step: bool,
+    no_arrays: bool,
     why_clean: bool,
     reach: bool,
     memory: bool,
@@ -241,6 +243,7 @@ def inspect(
         module=module is not None,
         every_step=every_step,
         steps=steps,
+        arrays=not no_arrays,
         select=select,
         ignore=ignore,
     )

@@ -194,3 +194,43 @@ def test_pandas_takes_it(array):
 def test_pillow_takes_it(array):
     image = pytest.importorskip("PIL.Image")
     assert image.fromarray((array * 255).astype("uint8")).size == (3, 2)
+
+
+HOPS = {
+    "DLPack through numpy": "back = torch.from_numpy(np.from_dlpack(h.detach()) * 1)",
+    "a list of numbers": "back = torch.Tensor([each for row in h.tolist() for each in row]).reshape(2, 3)",
+    "a replay list": "kept = [row.detach().numpy() for row in h]; back = torch.stack(list(map(torch.from_numpy, kept)))",
+    "a buffer that is filled again": "buffer[:] = h.detach().numpy(); back = view",
+    "a file": "file = io.BytesIO(); torch.save(h.detach(), file); file.seek(0); back = torch.load(file)",
+    "a pickle": "back = pickle.loads(pickle.dumps(h.detach()))",
+}
+
+
+@pytest.mark.parametrize("hop", HOPS.values(), ids=HOPS)
+def test_hop_leads_back_to_its_tensor(hop, tmp_path, capfd):
+    file = tmp_path / "hop.py"
+    file.write_text(
+        "import io, pickle\nimport numpy as np\nimport torch\nfrom torch import nn\ntorch.manual_seed(0)\n"
+        "net, head = nn.Linear(3, 3), nn.Linear(3, 1)\n"
+        "opt = torch.optim.SGD([*net.parameters(), *head.parameters()], lr=0.1)\n"
+        "buffer = np.zeros((2, 3), dtype='float32')\nview = torch.from_numpy(buffer)\n"
+        "for step in range(2):\n    h = net(torch.randn(2, 3))\n"
+        f"    {hop}\n    loss = head(back).sum()\n    opt.zero_grad()\n    loss.backward()\n    opt.step()\n"
+    )
+    report = graphscope.inspect(file)
+    assert report.trace.outcome.exception is None
+    (found,) = [finding for finding in report.findings if finding.code == "GS201"]
+    assert 12 in {place.location.line for place in found.places}
+
+
+@pytest.mark.parametrize("arrays", [True, False])
+def test_switch_leaves_arrays_as_numpy_makes_them(arrays):
+    net, head = torch.nn.Linear(3, 3), torch.nn.Linear(3, 1)
+    opt = torch.optim.SGD([*net.parameters(), *head.parameters()], lr=0.1)
+    with graphscope.watch(arrays=arrays) as report:
+        array = net(torch.rand(2, 3)).detach().numpy()
+        head(torch.from_numpy(array)).sum().backward()
+        opt.step()
+    assert (type(array) is np.ndarray) is not arrays
+    (found,) = [finding for finding in report.findings if finding.code == "GS201"]
+    assert (found.confidence.value == "certain") is arrays

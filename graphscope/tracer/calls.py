@@ -27,12 +27,15 @@ _COPIES = {"clone", "to", "float", "double", "half", "bfloat16", "cpu", "cuda", 
 class CallWatch(TorchFunctionMode):
     """A mode that sees each torch function called from Python code."""
 
-    def __init__(self, recording: Recording, writes: WriteWatch, gradients: GradientWatch) -> None:
+    def __init__(
+        self, recording: Recording, writes: WriteWatch, gradients: GradientWatch, *, arrays: bool = True
+    ) -> None:
         super().__init__()
         self._seen = recording
         self._writes = writes
         self._gradients = gradients
-        self._provenance = Provenance(writes.array_written)
+        self._provenance = Provenance(writes.array_written, arrays=arrays)
+        self._buffers: set[int] = set()  # tensors on the memory of arrays that the program may fill at any time
         self._kinds: dict[Any, Kind] = {}
         self._mode_at: Location | None = None  # where gradients were last switched off
 
@@ -163,6 +166,8 @@ class CallWatch(TorchFunctionMode):
         if kind is Kind.BATCH_NORM:
             self._writes.normalized(args, kwargs, location, saves=node is not None)
         if kind is Kind.SET_DATA:
+            if op == "set_":  # `torch.load` puts what it has read into tensors so
+                self._buffers.add(known[0])
             row = self._seen.tensors.locate(known[0], inputs[0], own_counter=True)  # it keeps the one it has
             if self._writes.is_direct() or inputs[0].requires_grad:
                 write = Write(known[0], row.storage, row.counter, row.version, row.version, hidden=True, moved=True)
@@ -170,7 +175,9 @@ class CallWatch(TorchFunctionMode):
                 self._seen.events.append(InPlaceWrite(self._seen.tick(), self._seen.step, location, f"{op} =", write))
             return result
         outputs: list[Tensor] = []
-        if kind is Kind.LEAVE:
+        if op == "__dlpack__":
+            self._provenance.exported(inputs[0], known[0])
+        elif kind is Kind.LEAVE:
             result = self._provenance.left(result, known[0])
             if isinstance(result, TracedArray):
                 row = self._seen.tensors.locate(known[0], inputs[0])
@@ -224,11 +231,12 @@ class CallWatch(TorchFunctionMode):
     def _input(self, tensor: Tensor, location: Location, made_at: Location | None) -> int:
         """The number of a tensor that goes into a call; its origin is looked for if it was never seen before."""
         number = self._seen.tensors.known(tensor)
-        if number is not None:
+        if number is not None and number not in self._buffers:
             return number
         number = self._seen.number(tensor, location, made_at)
+        fresh = tensor.is_leaf and not isinstance(tensor, torch.nn.Parameter)
         with _torch.without_modes():
-            sources = self._provenance.of_values(tensor) if not tensor.requires_grad else frozenset()
+            sources = self._provenance.of_values(tensor) if fresh else frozenset()
         if sources:
             self._came_in("Tensor", location, number, sources, likely=True)
         return number
@@ -251,6 +259,21 @@ class CallWatch(TorchFunctionMode):
             )
         )
 
+    def pickled(self, original: Any, tensor: Tensor, *args: Any) -> Any:
+        """``torch.save`` and ``pickle``, which no mode sees for a plain tensor: it may be read again."""
+        result = original(tensor, *args)
+        if not self._seen.off and not self._seen.busy and not isinstance(tensor, torch.nn.Parameter):
+            with self._seen.guard():
+                location = self._seen.frames.here(sys._getframe(2))
+                number = self._seen.tensors.known(tensor)
+                if location is not None and number is not None:
+                    self._provenance.exported(tensor, number)
+                    needs = (tensor.requires_grad,)
+                    self._seen.calls.append(
+                        Call(self._seen.tick(), "save", location, (number,), (), needs, leaves=True)
+                    )
+        return result
+
     def from_numpy(self, original: Any, array: Any) -> Any:
         """``torch.from_numpy``, which no mode sees."""
         result = original(array)
@@ -264,6 +287,8 @@ class CallWatch(TorchFunctionMode):
                         number, result, own_counter=True
                     )  # the memory is shared, the counter is not
                     self._came_in("from_numpy", location, number, sources)
+                elif location is not None:
+                    self._buffers.add(self._seen.tensors.number(result, location))
         return result
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -160,21 +160,32 @@ def _traced(result: Any, sources: frozenset[int], written: Any) -> Any:
 class Provenance:
     """Which tensors the arrays and numbers of the program came from."""
 
-    def __init__(self, written: Callable[[TracedArray], None]) -> None:
+    def __init__(self, written: Callable[[TracedArray], None], *, arrays: bool = True) -> None:
         self._written = written
+        self._arrays = arrays
         self._numbers: OrderedDict[float, int] = OrderedDict()
 
     def left(self, result: Any, source: int) -> Any:
         """What a tensor became outside torch, marked with where it came from."""
         if isinstance(result, np.ndarray) and result.dtype != object:
+            self._remember(_first(result), source)
+            if not self._arrays:
+                return result
             return _traced(
                 result if type(result) is np.ndarray else _plain(result), frozenset((source,)), self._written
             )
-        for number in _numbers(result):
+        self._remember(_numbers(result), source)
+        return result
+
+    def exported(self, tensor: Tensor, source: int) -> None:
+        """A tensor is written to a file, or given to another library: it may come back."""
+        self._remember(_numbers(_torch.first_numbers(tensor, _TELLING)), source)
+
+    def _remember(self, numbers: Iterable[float], source: int) -> None:
+        for number in numbers:
             self._numbers[number] = source
             if len(self._numbers) > _MOST_NUMBERS:
                 self._numbers.popitem(last=False)
-        return result
 
     def of_arrays(self, data: Any) -> frozenset[int]:
         """The tensors that arrays in this argument came from: certain."""
@@ -192,6 +203,12 @@ class Provenance:
             return _NONE
         found = [self._numbers.get(value) for value in _torch.first_numbers(tensor, _TELLING)]
         return frozenset(each for each in found if each is not None) if None not in found else _NONE
+
+
+def _first(array: Any) -> Iterator[float]:
+    """The first telling numbers of an array."""
+    if array.dtype.kind == "f":
+        yield from _numbers([float(each) for each in _plain(array).flat[:_TELLING]])
 
 
 def _numbers(value: Any) -> Iterator[float]:

@@ -43,17 +43,20 @@ from .writes import WriteWatch
 class Recorder:
     """A context manager that watches this process; ``trace()`` then gives what it saw.
 
-    ``active`` is the one that watches now, the innermost of several.
+    ``active`` is the one that watches now, the innermost of several. Without ``arrays``, those that come out of
+    tensors are numpy's own, and what comes back is known by its values only.
     """
 
     active: ClassVar[Recorder | None] = None
 
-    def __init__(self, root: str | None = None, *, every_step: bool = False, steps: int | None = None) -> None:
+    def __init__(
+        self, root: str | None = None, *, every_step: bool = False, steps: int | None = None, arrays: bool = True
+    ) -> None:
         self._seen = Recording(root, every_step=every_step)
         self._seen.switch = self._switch
         self.frames = self._seen.frames
         self._gradients = GradientWatch(self._seen)
-        self._calls = CallWatch(self._seen, WriteWatch(self._seen), self._gradients)
+        self._calls = CallWatch(self._seen, WriteWatch(self._seen), self._gradients, arrays=arrays)
         self._growth = GrowthWatch(self._seen)
         self._optimizers = OptimizerWatch(self._seen, self._calls, self._growth, steps)
         self._scalers = ScalerWatch(self._seen, self._optimizers, self._gradients)
@@ -81,6 +84,7 @@ class Recorder:
         self._patch(torch.amp.GradScaler, "step", self._scalers.step)
         self._patch(torch.amp.GradScaler, "update", self._scalers.update)
         self._patch(torch, "from_numpy", self._calls.from_numpy)
+        self._patch(torch.Tensor, "_reduce_ex_internal", self._calls.pickled)
         apply = torch.autograd.Function.__dict__["apply"]
         self._install(torch.autograd.Function, "apply", apply, self._calls.watched_apply())
         leave_alone(self._set_aside, undo)

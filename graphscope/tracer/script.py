@@ -22,7 +22,13 @@ from .recorder import Recorder
 
 
 def run(
-    target: str, args: list[str], *, module: bool = False, every_step: bool = False, steps: int | None = None
+    target: str,
+    args: list[str],
+    *,
+    module: bool = False,
+    every_step: bool = False,
+    steps: int | None = None,
+    arrays: bool = True,
 ) -> Trace:
     """Run it with its own ``sys.argv`` and ``sys.path[0]``; its exceptions are shown as Python shows them.
 
@@ -32,7 +38,7 @@ def run(
     """
     if not module:
         _refuse_what_is_no_script(target)
-    recorder = Recorder(os.getcwd(), every_step=every_step, steps=steps)
+    recorder = Recorder(os.getcwd(), every_step=every_step, steps=steps, arrays=arrays)
     recorder.frames.edge = execute.__code__
     saved = sys.argv[:], sys.path[:], sys.modules["__main__"]
     process, others = os.getpid(), set(threading.enumerate())

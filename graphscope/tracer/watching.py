@@ -15,9 +15,9 @@ from .recorder import Recorder
 class Watching:
     """A report that is filled when its ``with`` block ends; until then it has none of a Report's attributes."""
 
-    def __init__(self, analyze: Callable[[Trace], Report]) -> None:
+    def __init__(self, analyze: Callable[[Trace], Report], *, arrays: bool = True) -> None:
         self._analyze = analyze
-        self._recorder = Recorder()
+        self._recorder = Recorder(arrays=arrays)
         self._report: Report | None = None
 
     def __enter__(self) -> Watching:
