@@ -199,7 +199,7 @@ def test_pillow_takes_it(array):
 HOPS = {
     "DLPack through numpy": "back = torch.from_numpy(np.from_dlpack(h.detach()) * 1)",
     "a list of numbers": "back = torch.Tensor([each for row in h.tolist() for each in row]).reshape(2, 3)",
-    "a replay list": "kept = [row.detach().numpy() for row in h]; back = torch.stack(list(map(torch.from_numpy, kept)))",
+    "a replay list": "kept = [r.detach().numpy() for r in h]; back = torch.stack([torch.from_numpy(r) for r in kept])",
     "a buffer that is filled again": "buffer[:] = h.detach().numpy(); back = view",
     "a file": "file = io.BytesIO(); torch.save(h.detach(), file); file.seek(0); back = torch.load(file)",
     "a pickle": "back = pickle.loads(pickle.dumps(h.detach()))",

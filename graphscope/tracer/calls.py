@@ -166,8 +166,6 @@ class CallWatch(TorchFunctionMode):
         if kind is Kind.BATCH_NORM:
             self._writes.normalized(args, kwargs, location, saves=node is not None)
         if kind is Kind.SET_DATA:
-            if op == "set_":  # `torch.load` puts what it has read into tensors so
-                self._buffers.add(known[0])
             row = self._seen.tensors.locate(known[0], inputs[0], own_counter=True)  # it keeps the one it has
             if self._writes.is_direct() or inputs[0].requires_grad:
                 write = Write(known[0], row.storage, row.counter, row.version, row.version, hidden=True, moved=True)
@@ -199,6 +197,8 @@ class CallWatch(TorchFunctionMode):
             self._seen.tensors.locate(made[0], outputs[0], own_counter=True)
         elif op == "detach" and outputs and self._seen.tensors.rows[known[0]].counter >= 0:
             self._seen.tensors.rows[made[0]].counter = self._seen.tensors.rows[known[0]].counter
+        if op == "empty" and outputs and not outputs[0].numel():  # `torch.load` puts what it has read into such
+            self._buffers.add(made[0])
         if op in _COPIES and outputs and not outputs[0].requires_grad:
             self._seen.tensors.made(made[0], outputs[0])
         for number, each in zip(made, outputs, strict=True):
