@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from ..findings import Finding, Severity
 from ..report import Report
@@ -76,7 +77,7 @@ def picture(report: Report, show: Show | None = None, *, chips: bool = True) -> 
     tree = clusters(drawn, folding.frames)
     _say_modules(tree)
     return Picture(
-        f"{report.trace.script or 'graph'}: {_numbers(report)}",
+        f"{script_name(report) or 'graph'}: {_numbers(report)}",
         _notes(report, scene, folding),
         drawn,
         lines,
@@ -85,6 +86,13 @@ def picture(report: Report, show: Show | None = None, *, chips: bool = True) -> 
         scene.classes,
         [loss.root.name for loss in scene.losses],
     )
+
+
+def script_name(report: Report) -> str | None:
+    """The script, as a path from the directory that locations are relative to, where it lies inside."""
+    script, root = report.trace.script, report.trace.root
+    inside = script and root and Path(script).is_absolute() and Path(script).is_relative_to(root)
+    return str(Path(script).relative_to(root)) if script and inside else script
 
 
 def _numbers(report: Report) -> str:

@@ -15,7 +15,7 @@ from ._drawing import cluster_words, sharers
 from ._label import Row, Span, row_width, rows
 from ._layout import Layout, Point, box_sizes, cluster_label, layout
 from ._legend import Swatch, legend
-from ._picture import Picture, picture
+from ._picture import Picture, picture, script_name
 from ._shapes import Shape
 from ._style import FRAME, INK, LOOKS, PAPER, QUIET, SHARED_FILL, STROKES, VIOLET, Outline, band, outline
 from ._svg import Palette, number
@@ -94,7 +94,7 @@ def _description(report: Report) -> list[str]:
     found = [f"{finding.code}: {finding.message}" for finding in report.findings]
     parts = [f"{count(len(report.trace.graph), 'node')} behind {names or 'no loss'}", *(found or ["no findings"])]
     words = ". ".join(part.rstrip(".") for part in parts) + "."
-    title = f"Autograd graph of {report.trace.script or 'a program'}"
+    title = f"Autograd graph of {script_name(report) or 'a program'}"
     return [
         f'<title id="graphscope_title">{_svg.text(title)}</title>',
         f'<desc id="graphscope_desc">{_svg.text(words)}</desc>',
