@@ -27,10 +27,11 @@ class Run:
 
 
 def both(script: Path, folder: Path) -> tuple[Run, Run]:
-    """Run a script bare and inspected, side by side; the report goes through a file in ``folder``."""
+    """Run a script bare and inspected, side by side; the report and the picture go to files in ``folder``."""
     file = folder / "report.json"
     bare = _start(script)
-    watched = _start("-m", "graphscope", "inspect", "--format", "json", "-o", file, script)
+    graph = ("--graph", folder / "graph.svg")
+    watched = _start("-m", "graphscope", "inspect", "--format", "json", "-o", file, *graph, script)
     return _end(bare), _end(watched, file)
 
 

@@ -14,7 +14,9 @@ from programs import both, said
 import graphscope
 from graphscope.findings import Severity
 
-SAMPLES = sorted((Path(__file__).parent.parent / "samples").glob("*.py"))
+ROOT = Path(__file__).parent.parent
+SAMPLES = sorted((ROOT / "samples").glob("*.py"))
+PICTURES = Path(__file__).parent / "golden" / "samples"
 
 
 def expected(sample: Path) -> set[str]:
@@ -39,7 +41,9 @@ def test_docstring_and_marks_agree(sample: Path) -> None:
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.stem)
-def test_sample_gives_what_it_says_and_behaves_as_unwatched(sample: Path, tmp_path: Path) -> None:
+def test_sample_gives_what_it_says_and_behaves_as_unwatched(
+    sample: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     bare, watched = both(sample, tmp_path)
     assert watched.out == bare.out
     assert watched.err == bare.err
@@ -55,6 +59,17 @@ def test_sample_gives_what_it_says_and_behaves_as_unwatched(sample: Path, tmp_pa
     assert watched.report["outcome"]["status"] == bare.status
     errors = any(finding["severity"] == "error" for finding in watched.loud)
     assert watched.status == (1 if errors else bare.status)
+    golden = PICTURES / f"{sample.stem}.svg"
+    drawn = picture(tmp_path / "graph.svg")
+    if request.config.getoption("--update-golden"):
+        golden.write_text(drawn)
+    assert drawn == golden.read_text()
+
+
+def picture(file: Path) -> str:
+    """A picture without what depends on where the samples lie, and without the words of the findings."""
+    drawn = file.read_text().replace(f"{ROOT}/", "")
+    return re.sub(r"<desc.*?</desc>", "", re.sub(r'href="[^"]*/', 'href="', drawn), flags=re.DOTALL)
 
 
 # What ``check`` is given, in the words of the sample, just before its first backward, and the codes it finds.
