@@ -101,19 +101,18 @@ def _custom_before(trace: Trace, lost: list[int]) -> list[int]:
 
 
 def _returns(trace: Trace, name: str) -> list[Location]:
-    """Where ``backward`` of this class returns None for some input."""
-    found = []
+    """Where ``backward`` of this class returns None for some input, or all its returns if none says so outright."""
+    found: list[Location] = []
+    others: list[Location] = []
     for file, source in trace.sources.items():
         for node in ast.walk(_parsed(source)):
             if isinstance(node, ast.ClassDef) and node.name == name:
                 methods = [each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "backward"]
-                found += [
-                    Location(file, each.lineno, each.end_lineno or each.lineno, f"{name}.backward")
-                    for method in methods
-                    for each in ast.walk(method)
-                    if isinstance(each, ast.Return) and each.value is not None and _has_none(each.value)
-                ]
-    return found
+                for each in (each for method in methods for each in ast.walk(method)):
+                    if isinstance(each, ast.Return) and each.value is not None:
+                        at = Location(file, each.lineno, each.end_lineno or each.lineno, f"{name}.backward")
+                        (found if _has_none(each.value) else others).append(at)
+    return found or others
 
 
 def _has_none(value: ast.expr) -> bool:
