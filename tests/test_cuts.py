@@ -87,6 +87,17 @@ DEAD_TERMS = {
     """,
 }
 
+FORGOTTEN = {
+    "a loss that another overwrites": """
+        loss = F.mse_loss(dec(z), x)  # GS204
+        loss = adv
+    """,
+    "a loss that is left out of the sum": """
+        losses = {"rec": dec(z).abs().mean(), "adv": adv}  # GS204
+        loss = sum(value for key, value in losses.items() if key == "adv")
+    """,
+}
+
 NO_GRADIENT = {
     "a term of choices": """
         wrong = (z.argmax(1) != 2).float().mean()  # GS206
@@ -133,6 +144,8 @@ NO_GRADIENT = {
         loss = dec(code).mean() + head(code).mean()
     """,
 }
+
+CUTS = DEAD_TERMS | FORGOTTEN | NO_GRADIENT
 
 RIGHT = {
     "logging": """
@@ -204,7 +217,7 @@ def inspected(step: str, folder: Path) -> tuple[str, graphscope.Report]:
     return source, graphscope.inspect(file)
 
 
-@pytest.mark.parametrize("step", [*DEAD_TERMS.values(), *NO_GRADIENT.values()], ids=[*DEAD_TERMS, *NO_GRADIENT])
+@pytest.mark.parametrize("step", CUTS.values(), ids=CUTS)
 def test_cut_is_found_at_its_line(step: str, tmp_path: Path, capfd) -> None:
     source, report = inspected(step, tmp_path)
     lines = enumerate(source.splitlines(), start=1)

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from ..events import Call, RequiresGradSet
 from ..findings import Place, Role
-from ..flow import Cut, cuts
+from ..flow import Cut, cuts, follow
 from ..location import Location
 from ..trace import OptimizerRef, Trace
 from ..why import what_cut
@@ -58,6 +58,19 @@ def explaining_cuts(trace: Trace, parameters: Collection[int]) -> tuple[Cut, ...
         if cut.call.location is not None:
             first.setdefault(cut.call.location, cut)
     return tuple(first.values())
+
+
+def dead_ends(trace: Trace, parameters: Collection[int]) -> list[Place]:
+    """The statements that computed a number from these parameters which nothing then used: a loss that was dropped."""
+    alive = follow(trace, parameters).alive
+    used = {id for call in trace.calls for id in call.inputs} | losses(trace)
+    found: dict[Location, Place] = {}
+    for call in trace.calls:
+        for output in call.outputs:
+            if output in alive and output not in used and trace.graph.tensor(output).shape == () and call.location:
+                said = f"`{call.op}` computes a number from them here, and nothing uses it"
+                found.setdefault(call.location, Place(call.location, Role.CAUSE, said))
+    return list(found.values())[:_MOST_NAMES]
 
 
 def listed(trace: Trace, parameters: Iterable[int]) -> str:

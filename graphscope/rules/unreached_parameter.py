@@ -9,7 +9,7 @@ from ..findings import Cleared, Finding, Fix, Place, Role, Severity
 from ..reach import frozen
 from ..rule import Rule
 from ..trace import OptimizerRef, Trace
-from ._parameters import cut_fact, cut_places, explaining_cuts, listed, made_places, replacements, ungraded
+from ._parameters import cut_fact, cut_places, dead_ends, explaining_cuts, listed, made_places, replacements, ungraded
 
 
 class UnreachedParameter(Rule):
@@ -68,6 +68,7 @@ class UnreachedParameter(Rule):
         places = cut_places(found)
         replaced = () if found else replacements(trace, lost)
         places += made_places(trace, replaced)
+        places += [] if found or replaced else dead_ends(trace, lost)
         if optimizer.location is not None:
             places.append(Place(optimizer.location, Role.RELATED, f"`{optimizer.name}` is made here"))
         places.append(Place(steps[0].location, Role.FAILURE, "these parameters are passed over here"))
