@@ -5,17 +5,20 @@ from __future__ import annotations
 import linecache
 import random
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
 import graphscope
 from graphscope import GraphscopeError
+from graphscope.cli import main
 
 FILE = "<ipython-input-1>"
 CUTS = {
@@ -143,3 +146,15 @@ def test_wrong_question_is_refused_with_the_call_that_works(asked: object) -> No
     net1 = step.net1
     with pytest.raises(GraphscopeError, match=r"did you mean|name one, such as|a name such as|is called"):
         graphscope.why(asked, net1(step.x).sum())  # type: ignore[arg-type]
+
+
+def test_command_answers_by_the_name_of_a_parameter_or_module(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\nnet, head = torch.nn.Linear(3, 3), torch.nn.Linear(3, 1)\n"
+        "hidden = net(torch.ones(2, 3)).detach()\nloss = head(hidden).sum()\nloss.backward()\n"
+    )
+    said = CliRunner().invoke(main, ["inspect", "--why", "net", str(script)]).output
+    assert said.count("`detach` drops the history here") == 2 and "train.py:3" in said
+    unknown = CliRunner().invoke(main, ["inspect", "--why", "nett", str(script)])
+    assert unknown.exit_code == 2 and "no tensor or module is called 'nett'" in unknown.output
