@@ -152,6 +152,25 @@ class ScalerCall:
 
 
 @dataclass(frozen=True, slots=True)
+class NonFinite:
+    """An optimizer is about to step on gradients of ``tensors`` that are not finite.
+
+    ``node`` is the operation that first made such a number: in its backward, or ``in_forward`` already; None where it
+    was not seen. ``has_nan`` is False if they are infinite only.
+    """
+
+    time: int
+    step: int
+    location: Location
+    optimizer: int
+    tensors: tuple[int, ...]
+    node: int | None
+    in_forward: bool = False
+    has_nan: bool = True
+    thread: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class GradRead:
     """``tensor.grad`` was read; ``present`` is False where it was None. ``grad`` is its TensorRef id."""
 
@@ -215,6 +234,7 @@ Event = (
     | ZeroGrad
     | GradWrite
     | ScalerCall
+    | NonFinite
     | GradRead
     | RequiresGradSet
     | BackwardWrite

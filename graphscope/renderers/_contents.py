@@ -20,6 +20,7 @@ from ..events import (
     GradRead,
     GradWrite,
     InPlaceWrite,
+    NonFinite,
     OptimizerStep,
     Refused,
     RequiresGradSet,
@@ -279,6 +280,9 @@ def _told(event: Event, trace: Trace) -> tuple[str, str, str | None]:
         case ScalerCall():
             what = "" if event.optimizer is None else trace.optimizers[event.optimizer].name
             return "scaler", f"GradScaler.{event.op}({what}){' skipped' if event.skipped else ''}", None
+        case NonFinite():
+            what = _some([str(names[id]) for id in event.tensors])
+            return "grad", f"the gradients of {what} are not finite", None
         case GradRead():
             return "read", f"{names[event.tensor]}.grad is read{'' if event.present else ': it is None'}", None
         case RequiresGradSet():

@@ -16,7 +16,8 @@ that is possible, or null where it is unknown. All keys are always there.
   ``retain_graph``, ``create_graph``, ``limited``, ``accumulates``, ``error``, ``ran``), ``in_place_write`` (``op``,
   ``tensor``, ``before``, ``after``, ``hidden``), ``optimizer_step`` (``optimizer``, ``ran``), ``zero_grad``
   (``optimizer``, ``tensors``, ``to_none``), ``grad_write`` (``op``, ``tensors``, ``replaces``), ``scaler_call``
-  (``op``, ``scaler``, ``optimizer``, ``skipped``, ``tensors``), ``grad_read`` (``tensor``, ``present``) or
+  (``op``, ``scaler``, ``optimizer``, ``skipped``, ``tensors``), ``non_finite`` (``optimizer``,
+  ``tensors``, ``in_forward``, ``node``), ``grad_read`` (``tensor``, ``present``) or
   ``refused`` (``op``, ``tensors``, ``error``)
 - ``findings``: ``[{code, name, severity, confidence, message, locations, fixes}]``; ``severity`` is ``error``,
   ``warning`` or ``note``, ``confidence`` is ``certain`` or ``likely``; each of ``locations`` has a location's keys,
@@ -56,6 +57,7 @@ from ..events import (
     GradRead,
     GradWrite,
     InPlaceWrite,
+    NonFinite,
     OptimizerStep,
     Refused,
     RequiresGradSet,
@@ -250,6 +252,9 @@ def _details(event: Event, trace: Trace) -> dict[str, Any]:
             owner = None if event.optimizer is None else trace.optimizers[event.optimizer].name
             call = {"op": event.op, "scaler": event.scaler, "optimizer": owner, "skipped": event.skipped}
             return {"kind": "scaler_call", **call, "tensors": _names(event.tensors, trace)}
+        case NonFinite():
+            bad = {"tensors": _names(event.tensors, trace), "in_forward": event.in_forward, "node": event.node}
+            return {"kind": "non_finite", "optimizer": trace.optimizers[event.optimizer].name, **bad}
         case GradRead():
             return {"kind": "grad_read", "tensor": _name(event.tensor, trace), "present": event.present}
         case RequiresGradSet():

@@ -40,6 +40,22 @@ class ForeignGradients(Rule):
                 d_loss.backward()  # GS304
                 opt_d.step()
 
+    Good: two losses train the encoder::
+
+        import torch, graphscope
+
+        encoder, head = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
+        opt_e = torch.optim.SGD(encoder.parameters(), lr=0.1)
+        opt_h = torch.optim.SGD(head.parameters(), lr=0.1)
+        with graphscope.watch() as report:
+            for _ in range(3):
+                opt_e.zero_grad()
+                opt_h.zero_grad()
+                head(encoder(torch.ones(2, 4))).mean().backward()
+                opt_h.step()
+                encoder(torch.ones(2, 4)).pow(2).mean().backward()
+                opt_e.step()
+
     Good::
 
         import torch, graphscope
@@ -170,10 +186,12 @@ class _Owners:
         for other in sorted(self._by_step.get(foreign.time, ())):
             if other == me or self._touches(own, other):
                 continue
-            if foreign.time < own.time and me not in self._by_step[foreign.time]:
-                return other
-            zeroed = self._by_zero[foreign.time]
-            if foreign.time > own.time and other in zeroed and me not in zeroed and not self._joined(foreign, own):
+            if foreign.time < own.time:
+                is_others = me not in self._by_step[foreign.time]
+            else:
+                zeroed = self._by_zero[foreign.time]
+                is_others = foreign.time > own.time and other in zeroed and me not in zeroed
+            if is_others and self._goes_through(foreign, me, other):
                 return other
         return None
 
@@ -181,14 +199,24 @@ class _Owners:
         touched = [other for other in self._held if self._touches(backward, other)]
         return touched == [optimizer]
 
-    def _joined(self, one: Backward, other: Backward) -> bool:
-        """Whether both go through one forward: then the two losses were meant to be one."""
+    def _goes_through(self, backward: Backward, me: int, other: int) -> bool:
+        """Whether the gradient passes operations with this optimizer's parameters on its way to the other one's."""
         graph = self._trace.graph
-        behind = [
-            {id for id in graph.reachable(root.node for root in event.roots if root.node is not None)}
-            for event in (one, other)
-        ]
-        return any(graph.sequences[id] >= 0 for id in behind[0] & behind[1])
+        leaves = graph.leaf_tensors
+        behind = graph.reachable(root.node for root in backward.roots if root.node is not None)
+        mine: set[int] = set()  # its parameters, and views of them
+        leads: set[int] = set()  # what leads to the other's
+        for id in sorted(behind, key=lambda id: graph.sequences[id]):
+            targets = [target for target, _ in graph.targets[id] if target >= 0]
+            if leaves.get(id) in self._held[me] or (len(targets) == 1 and targets[0] in mine):
+                mine.add(id)
+            if leaves.get(id) in self._held[other] or not leads.isdisjoint(targets):
+                leads.add(id)
+        return any(
+            not mine.isdisjoint(targets := [target for target, _ in graph.targets[id]])
+            and not leads.isdisjoint(targets)
+            for id in behind
+        )
 
     def foreign(self, optimizer: OptimizerRef) -> Iterator[tuple[Backward, int]]:
         """The backwards that write into its parameters and are for another one, with that one."""

@@ -56,7 +56,7 @@ class UndividedAccumulation(Rule):
     def check(self, trace: Trace) -> Iterator[Finding]:
         """A note for each statement that steps on the sum of several means."""
         for uses in uses_by_statement(trace).values():
-            found = [repeated for use in uses if (repeated := _repeated(use))]
+            found = [repeated for use in uses if (repeated := _repeated(trace, use))]
             if 2 * len(found) < len(uses) or not found:
                 continue
             times = Counter(len(backwards) for backwards in found).most_common(1)[0][0]
@@ -79,15 +79,19 @@ class UndividedAccumulation(Rule):
         )
 
 
-def _repeated(use: Use) -> tuple[Backward, ...]:
+def _repeated(trace: Trace, use: Use) -> tuple[Backward, ...]:
     """The backwards of one statement that a step uses the sum of; () where it uses one, or something else was done."""
     for holding, _ in use.parts:
         backwards = [c for c in holding.fresh if isinstance(c, Backward) and c.time < use.step.start]
         if any(isinstance(change, GradWrite) and not change.clips for change in holding.fresh):
             return ()
-        last = [each for each in backwards if each.location == backwards[-1].location]
-        if len(last) > 1:
-            return tuple(last)
+        alike = [
+            each
+            for each in backwards
+            if each.location == backwards[-1].location and trace.reached(each) == trace.reached(backwards[-1])
+        ]
+        if len(alike) > 1:
+            return tuple(alike)
     return ()
 
 

@@ -250,6 +250,11 @@ def _without_dispatch_modes() -> Iterator[None]:
         yield
 
 
+def is_profiling() -> bool:
+    """Whether a profiler is on, which would show the operators that we call."""
+    return bool(torch._C._autograd._profiler_enabled())
+
+
 def push_mode(mode: Any) -> None:
     """Make a TorchFunctionMode the innermost one."""
     torch.overrides._push_mode(mode)  # type: ignore[no-untyped-call]

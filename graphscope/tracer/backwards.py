@@ -14,6 +14,7 @@ from torch import Tensor
 from ..events import Backward, Call
 from ..graph import Root
 from . import _torch
+from .finite import FiniteWatch
 from .growth import GrowthWatch
 from .names import receiver
 from .optimizers import OptimizerWatch
@@ -23,8 +24,11 @@ from .recording import Recording
 class BackwardWatch:
     """Turns backwards into events."""
 
-    def __init__(self, recording: Recording, optimizers: OptimizerWatch, growth: GrowthWatch) -> None:
+    def __init__(
+        self, recording: Recording, optimizers: OptimizerWatch, growth: GrowthWatch, finite: FiniteWatch
+    ) -> None:
         self._seen = recording
+        self._finite = finite
         self._optimizers = optimizers
         self._growth = growth
 
@@ -40,7 +44,9 @@ class BackwardWatch:
         first = 0
         self._note(args, kwargs)
         with self._seen.guard():
+            self._finite.before_walk()
             event = self._backward(tensors, args, kwargs)
+            self._finite.before_backward(_as_tuple(tensors), create_graph=event is None or event.create_graph)
             first = _torch.next_sequence()
         position = len(self._seen.events)
         error: BaseException | None = None
@@ -58,6 +64,7 @@ class BackwardWatch:
         finally:
             self._seen.busy -= 1
             with self._seen.guard():
+                self._finite.after_backward()
                 if event is not None:
                     if error is not None:
                         self._seen.events[position] = _with_error(event, error)

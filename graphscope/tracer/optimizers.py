@@ -16,6 +16,7 @@ from ..events import OptimizerStep, Write, ZeroGrad
 from ..location import Location
 from ..trace import OptimizerRef
 from . import _torch
+from .finite import FiniteWatch
 from .growth import GrowthWatch
 from .recording import Recording, flatten
 
@@ -61,10 +62,13 @@ class OptimizerWatch:
     With ``steps``, EnoughSteps is raised once each line that calls ``step()`` ran that often, or one of them tenfold.
     """
 
-    def __init__(self, recording: Recording, mode: Any, growth: GrowthWatch, steps: int | None = None) -> None:
+    def __init__(
+        self, recording: Recording, mode: Any, growth: GrowthWatch, finite: FiniteWatch, steps: int | None = None
+    ) -> None:
         self._seen = recording
         self.mode = mode
         self._growth = growth
+        self._finite = finite
         self._wanted = steps
         self._stepped: Counter[int] = Counter()  # by call site
         self._met: list[_Watched] = []
@@ -144,11 +148,13 @@ class OptimizerWatch:
         if self._seen.off:
             return
         with self._seen.guard():
-            self.known(optimizer)
+            watched = self.known(optimizer)
             if not self._seen.step & (self._seen.step - 1):  # 0, 1, 2, 4, 8 ...
                 self._seen.names.look(list(self._seen.frames.stack(sys._getframe(2))))
                 self._seen.modules_seen.look()
             held = [each for group in optimizer.param_groups for each in group["params"]]
+            if len(args) + len(kwargs) == 1:  # without a closure, which would make the gradients yet
+                self._finite.before_step(optimizer, watched.id, held, self._seen.frames.here(sys._getframe(2)))
             self._open.append(
                 _OpenStep(
                     optimizer,

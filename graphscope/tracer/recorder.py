@@ -28,6 +28,7 @@ from . import _torch
 from .backwards import BackwardWatch
 from .calls import CallWatch
 from .compiled import leave_alone
+from .finite import FiniteWatch
 from .gradients import GradientWatch
 from .growth import GrowthWatch
 from .names import Names
@@ -58,9 +59,10 @@ class Recorder:
         self._gradients = GradientWatch(self._seen)
         self._calls = CallWatch(self._seen, WriteWatch(self._seen), self._gradients, arrays=arrays)
         self._growth = GrowthWatch(self._seen)
-        self._optimizers = OptimizerWatch(self._seen, self._calls, self._growth, steps)
+        self._finite = FiniteWatch(self._seen)
+        self._optimizers = OptimizerWatch(self._seen, self._calls, self._growth, self._finite, steps)
         self._scalers = ScalerWatch(self._seen, self._optimizers, self._gradients)
-        self._backwards = BackwardWatch(self._seen, self._optimizers, self._growth)
+        self._backwards = BackwardWatch(self._seen, self._optimizers, self._growth, self._finite)
         self._undo = contextlib.ExitStack()
         self._patches: list[tuple[Any, str, Any, Any]] = []
         self._aside = False

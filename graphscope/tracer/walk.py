@@ -18,6 +18,12 @@ from . import _torch
 from .saved import Names, Row, saved_names, saved_rows
 from .tensors import Tensors, device_name, dtype_name
 
+# Operators whose derivative is infinite, or undefined, somewhere.
+_RISKY = (
+    *("Sqrt", "Rsqrt", "Pow", "Log", "Div", "Reciprocal", "Norm", "Linalg", "Acos", "Asin", "Atanh", "Acosh", "Std"),
+    *("Var", "Atan2", "Xlogy", "Softmax", "Exp", "Prod", "Cumprod", "Tan", "Cdist", "Pdist", "Binary", "Logit"),
+    *("Erfinv", "Lgamma", "Digamma", "EuclideanDist", "Svd", "Renorm", "Cosine", "ForeachNorm", "Hypot"),
+)
 _UNSEEN: tuple[tuple[int, int], ...] = ((-2, -2),)
 
 
@@ -41,6 +47,7 @@ class Walk:
         self.saved: dict[int, tuple[Row, ...]] = {}
         self.leaf_tensors: dict[int, int] = {}
         self.custom: dict[int, bool | None] = {}
+        self.risky: list[tuple[int, Any]] | None = None  # new nodes whose backward may divide by zero, if wanted
         self._facts = facts
         self._found = found
         self._begun = 0
@@ -88,7 +95,7 @@ class Walk:
     def _enter(self, node: Any) -> int:
         """The id of a node: a new row in every column if it was not met in an earlier walk."""
         kind = type(node)
-        op, is_leaf, is_custom, names = _describe(kind)  # type: ignore[arg-type]  # types are hashable
+        op, is_leaf, is_custom, is_risky, names = _describe(kind)  # type: ignore[arg-type]  # types are hashable
         ops = self.ops
         id = len(ops)
         if is_leaf:
@@ -119,6 +126,8 @@ class Walk:
             self.outputs.append(())
         if self._found is not None:
             self._found(id, sequence)
+        if is_risky and self.risky is not None:
+            self.risky.append((id, node))
         return id
 
     def _look_at(self, node: Any, id: int, names: Names) -> None:
@@ -191,10 +200,11 @@ def paused_gc() -> Iterator[None]:
 
 
 @functools.lru_cache(maxsize=512)
-def _describe(kind: type) -> tuple[str, bool, bool, Names]:
-    """The operator's name ("" where each node has its own), whether it is a leaf's or a custom one's, what it saves."""
+def _describe(kind: type) -> tuple[str, bool, bool, bool, Names]:
+    """The operator's name ("" where each node has its own), whether it is a leaf, custom, or risky, what it saves."""
     name, custom = kind.__name__, _torch.is_python_function(kind)
-    return "" if name == "CppFunction" else name, name == "AccumulateGrad", custom, saved_names(kind)
+    is_risky = name.startswith(_RISKY) and not custom
+    return "" if name == "CppFunction" else name, name == "AccumulateGrad", custom, is_risky, saved_names(kind)
 
 
 def _reads_saved(kind: type) -> bool | None:

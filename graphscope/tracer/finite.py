@@ -1,0 +1,142 @@
+"""Watch for gradients that are not finite: at each step, and where they were made."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..events import NonFinite
+from ..location import Location
+from . import _torch
+from .recording import Recording
+
+_MOST_KEPT = 4096  # sums of gradients, since the last step
+_RESULTS = ("result", "output", "log_sum_exp", "logsumexp")
+
+
+class FiniteWatch:
+    """Tells which operation first made a gradient that is not finite, when an optimizer steps on one.
+
+    The sums of what went into and came out of the backward of some operations are kept until the step: those whose
+    derivative is infinite somewhere. Where a loss is not finite itself, what its nodes saved tells where that began.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self._seen = recording
+        self._sums: list[tuple[int, list[Tensor], list[Tensor]]] = []  # by node: of what came in, of what came out
+        self._handles: list[Any] = []
+        self._forward: int | None = None
+
+    def before_walk(self) -> None:
+        """The graph is about to be walked."""
+        self._seen.walk.risky = []
+
+    def before_backward(self, roots: Any, *, create_graph: bool) -> None:
+        """It has been walked, and is about to be visited."""
+        risky, self._seen.walk.risky = self._seen.walk.risky or [], None
+        if create_graph or _torch.is_profiling():
+            return
+        if self._forward is None and any(_is_bad_number(root) for root in roots):
+            self._forward = self._origin(roots)
+        if len(self._sums) < _MOST_KEPT:
+            self._handles = [node.register_hook(self._hook(id)) for id, node in risky]
+
+    def after_backward(self) -> None:
+        """It was visited."""
+        self._seen.walk.risky = None
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def _hook(self, id: int) -> Any:
+        def hook(outgoing: Any, incoming: Any) -> None:
+            with self._seen.guard(), torch.no_grad():
+                self._sums.append((id, _sums(incoming), _sums(outgoing)))
+
+        return hook
+
+    def before_step(self, optimizer: Any, number: int, held: list[Tensor], location: Location | None) -> None:
+        """An optimizer is about to step."""
+        sums, self._sums = self._sums, []
+        forward, self._forward = self._forward, None
+        if getattr(optimizer, "found_inf", None) is not None or _torch.is_profiling():
+            return  # a scaler has told it to leave out what is not finite
+        grads = [(each, each.grad) for each in held if each.grad is not None and _is_plain(each.grad)]
+        if not grads or location is None or _are_finite([grad for _, grad in grads]):
+            return
+        bad = [(each, grad) for each, grad in grads if _is_bad(grad)]
+        if not bad:
+            return
+        node = forward
+        if node is None:
+            node = next((id for id, came, gave in sums if _bad(gave) and not _bad(came)), None)
+        numbers = tuple(self._seen.tensors.number(each) for each, _ in bad)
+        has_nan = any(bool(grad.isnan().any()) for _, grad in bad)
+        time, step = self._seen.tick(), self._seen.step
+        self._seen.events.append(NonFinite(time, step, location, number, numbers, node, forward is not None, has_nan))
+
+    def _origin(self, roots: Any) -> int | None:
+        """The operation whose result is the first that is not finite, as far as nodes saved results."""
+        nodes = {}
+        waiting = [root.grad_fn for root in roots if isinstance(root, Tensor) and root.grad_fn is not None]
+        while waiting:
+            node = waiting.pop()
+            if node not in nodes and hasattr(node, "_sequence_nr"):
+                nodes[node] = node._sequence_nr()
+                waiting += [target for target, _ in node.next_functions if target is not None]
+        for node in sorted(nodes, key=lambda each: nodes[each]):
+            saved = _saved(node)
+            if any(_is_bad(tensor) for name, tensor in saved if name.startswith(_RESULTS)):
+                return self._seen.walk.walk(node)
+            shapes = [tensor.shape for name, tensor in saved if not name.startswith(_RESULTS) and _is_bad(tensor)]
+            for target, output in node.next_functions if shapes else ():
+                if target is not None and target.name() != "torch::autograd::AccumulateGrad":
+                    meta = target._input_metadata[output]
+                    if any(tuple(meta.shape) == tuple(shape) for shape in shapes):
+                        return self._seen.walk.walk(target)
+        return None
+
+
+def _saved(node: Any) -> list[tuple[str, Tensor]]:
+    found = []
+    for name in _torch.raw_saved_names(type(node)):
+        try:
+            raw = getattr(node, name)
+        except RuntimeError:  # freed
+            continue
+        for each in raw if isinstance(raw, tuple) else (raw,):
+            if isinstance(each.data, Tensor) and each.unpack_hook is None:
+                found.append((name.removeprefix("_raw_saved_"), each.data))
+    return found
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    return tensor.layout == torch.strided and tensor.is_floating_point()
+
+
+def _is_bad(tensor: Tensor) -> bool:
+    return _is_plain(tensor) and not bool(torch.isfinite(tensor).all())
+
+
+def _is_bad_number(tensor: Any) -> bool:
+    """Whether it is a loss, one number, and that is not finite."""
+    return isinstance(tensor, Tensor) and tensor.numel() == 1 and _is_plain(tensor) and not math.isfinite(tensor.item())
+
+
+def _sums(tensors: Any) -> list[Tensor]:
+    return [each.sum(dtype=torch.float32) for each in tensors if isinstance(each, Tensor) and _is_plain(each)]
+
+
+def _bad(sums: list[Tensor]) -> bool:
+    return any(not math.isfinite(each.item()) for each in sums)
+
+
+def _are_finite(grads: list[Tensor]) -> bool:
+    """One look at all of them: their norms, which are finite if they are, unless they are huge."""
+    norms: dict[torch.device, list[Tensor]] = {}
+    for each in torch._foreach_norm(grads):
+        norms.setdefault(each.device, []).append(each.float())
+    return all(math.isfinite(torch.stack(each).sum().item()) for each in norms.values())
