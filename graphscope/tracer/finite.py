@@ -13,15 +13,14 @@ from ..location import Location
 from . import _torch
 from .recording import Recording
 
-_MOST_KEPT = 4096  # sums of gradients, since the last step
 _RESULTS = ("result", "output", "log_sum_exp", "logsumexp")
 
 
 class FiniteWatch:
     """Tells which operation first made a gradient that is not finite, when an optimizer steps on one.
 
-    The sums of what went into and came out of the backward of some operations are kept until the step: those whose
-    derivative is infinite somewhere. Where a loss is not finite itself, what its nodes saved tells where that began.
+    The sums of what went into and came out of the backward of some operations are looked at: those whose derivative is
+    infinite somewhere. Where a loss is not finite itself, what its nodes saved tells where that began.
     """
 
     def __init__(self, recording: Recording) -> None:
@@ -29,6 +28,7 @@ class FiniteWatch:
         self._sums: list[tuple[int, list[Tensor], list[Tensor]]] = []  # by node: of what came in, of what came out
         self._handles: list[Any] = []
         self._forward: int | None = None
+        self._maker: int | None = None
 
     def before_walk(self) -> None:
         """The graph is about to be walked."""
@@ -41,8 +41,7 @@ class FiniteWatch:
             return
         if self._forward is None and any(_is_bad_number(root) for root in roots):
             self._forward = self._origin(roots)
-        if len(self._sums) < _MOST_KEPT:
-            self._handles = [node.register_hook(self._hook(id)) for id, node in risky]
+        self._handles = [node.register_hook(self._hook(id)) for id, node in risky]
 
     def after_backward(self) -> None:
         """It was visited."""
@@ -50,6 +49,9 @@ class FiniteWatch:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        sums, self._sums = self._sums, []
+        if sums and self._maker is None:  # numbers are kept until the step, no tensors: the program could count those
+            self._maker = next((id for id, came, gave in sums if _bad(gave) and not _bad(came)), None)
 
     def _hook(self, id: int) -> Any:
         def hook(outgoing: Any, incoming: Any) -> None:
@@ -60,8 +62,7 @@ class FiniteWatch:
 
     def before_step(self, optimizer: Any, number: int, held: list[Tensor], location: Location | None) -> None:
         """An optimizer is about to step."""
-        sums, self._sums = self._sums, []
-        forward, self._forward = self._forward, None
+        forward, maker, self._forward, self._maker = self._forward, self._maker, None, None
         if getattr(optimizer, "found_inf", None) is not None or _torch.is_profiling():
             return  # a scaler has told it to leave out what is not finite
         grads = [(each, each.grad) for each in held if each.grad is not None and _is_plain(each.grad)]
@@ -70,9 +71,7 @@ class FiniteWatch:
         bad = [(each, grad) for each, grad in grads if _is_bad(grad)]
         if not bad:
             return
-        node = forward
-        if node is None:
-            node = next((id for id, came, gave in sums if _bad(gave) and not _bad(came)), None)
+        node = maker if forward is None else forward
         numbers = tuple(self._seen.tensors.number(each) for each, _ in bad)
         has_nan = any(bool(grad.isnan().any()) for _, grad in bad)
         time, step = self._seen.tick(), self._seen.step
