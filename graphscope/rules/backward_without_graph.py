@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
-from ..events import Backward
+from ..events import Backward, RequiresGradSet
 from ..findings import Finding, Fix, Place, Role, Severity
 from ..flow import Cut, cuts
 from ..graph import Root
 from ..rule import Rule
 from ..trace import Trace
-from ._parameters import cut_fact, cut_places
+from ._parameters import cut_fact, cut_places, frozen_places, listed
 from ._soft import soft_form
 
 
@@ -28,6 +28,19 @@ class BackwardWithoutGraph(Rule):
         with torch.no_grad():
             out = net(torch.ones(2, 4))
         graphscope.check(out.sum())  # GS205
+
+    Bad::
+
+        import torch, graphscope
+
+        net = torch.nn.Linear(4, 1)
+        with graphscope.watch() as report:
+            for name, parameter in net.named_parameters():
+                parameter.requires_grad = "head" in name  # no name has it
+            try:
+                net(torch.ones(2, 4)).sum().backward()  # GS205
+            except RuntimeError:
+                pass
 
     Good::
 
@@ -52,8 +65,13 @@ class BackwardWithoutGraph(Rule):
                     yield self._finding(trace, event, root)
 
     def _finding(self, trace: Trace, event: Backward, root: Root) -> Finding:
-        leaves = [t.id for t in trace.tensors if t.requires_grad and t.is_leaf]
-        found = [cut for cut in cuts(trace, leaves, (root.tensor,)) if cut.call.location is not None and cut.reaches]
+        frozen = _frozen(trace, event.time)
+        leaves = [t.id for t in trace.tensors if t.requires_grad and t.is_leaf and t.id not in frozen]
+        found = _cuts(trace, leaves, root)
+        if frozen and all(cut.call.op == "detach" for cut in found):
+            used = frozenset[int]().union(*(cut.from_tensors for cut in _cuts(trace, frozen, root)))
+            if used:
+                return self._frozen_finding(trace, event, root, used, cut_places(found))
         verb = "backward" if event.accumulates else "torch.autograd.grad"
         where = Place(event.location, Role.FAILURE, f"`{root.name}` has no graph here")
         return self.finding(
@@ -65,6 +83,34 @@ class BackwardWithoutGraph(Rule):
             cut=cut_fact(trace, found),
             cuts=tuple(cut.call.op for cut in found),
         )
+
+    def _frozen_finding(
+        self, trace: Trace, event: Backward, root: Root, frozen: frozenset[int], others: list[Place]
+    ) -> Finding:
+        verb = "backward" if event.accumulates else "torch.autograd.grad"
+        names = listed(trace, sorted(frozen))
+        places = [*frozen_places(trace, frozen), *others]
+        return self.finding(
+            f"`{root.name}` does not require grad and does not have a grad_fn, so {verb} "
+            f"{'fails' if event.ran else 'would fail'}: {names} were frozen before the forward",
+            places=[Place(event.location, Role.FAILURE, f"`{root.name}` has no graph here"), *places],
+            fixes=[Fix("leave trainable, or unfreeze before the forward, what this loss is to train")],
+            loss=root.name,
+            parameters=tuple(trace.graph.tensor(id).name for id in sorted(frozen)),
+        )
+
+
+def _frozen(trace: Trace, time: int) -> frozenset[int]:
+    """The tensors that were frozen by then."""
+    last: dict[int, bool] = {}
+    for event in trace.events:
+        if isinstance(event, RequiresGradSet) and event.time < time:
+            last.update(dict.fromkeys(event.tensors, event.value))
+    return frozenset(id for id, value in last.items() if not value)
+
+
+def _cuts(trace: Trace, sources: Collection[int], root: Root) -> list[Cut]:
+    return [cut for cut in cuts(trace, sources, (root.tensor,)) if cut.call.location is not None and cut.reaches]
 
 
 def _reason(found: list[Cut]) -> str:
