@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 
-from .errors import GraphscopeError
+from .errors import GraphscopeError, internal_error, is_debugged
 from .findings import Cleared, Finding
 from .location import Location
 from .report import Report
@@ -21,21 +22,31 @@ def analyze(trace: Trace, *, select: Collection[str] = (), ignore: Collection[st
     ``select`` and ``ignore`` are codes or their beginnings (``GS2``); a code that no rule has raises GraphscopeError.
     """
     rules = [rule() for rule in _chosen(select, ignore)]
-    found = [finding for rule in rules for finding in rule.check(trace)]
+    found: list[Finding] = []
+    cleared: list[Cleared] = []
+    failed = []
+    for rule in rules:
+        try:
+            found += rule.check(trace)
+            cleared += rule.cleared(trace)
+        except Exception as error:  # the other rules' findings are not lost by it
+            if is_debugged():
+                raise
+            failed.append(f"what {rule.code} looks for: this rule failed with {internal_error(error)}")
     kept = [finding for finding in found if not _is_ignored(finding, trace)]
     return Report(
-        trace,
+        replace(trace, unseen=(*trace.unseen, *failed)) if failed else trace,
         findings=tuple(sorted(kept, key=_order)),
         suppressed=tuple(sorted((f for f in found if f not in kept), key=_order)),
-        cleared=tuple(_cleared(rules, trace, found)),
+        cleared=tuple(_in_order(cleared, found)),
     )
 
 
-def _cleared(rules: Iterable[Rule], trace: Trace, found: Iterable[Finding]) -> Iterator[Cleared]:
+def _in_order(cleared: Iterable[Cleared], found: Iterable[Finding]) -> Iterator[Cleared]:
     """What the rules judged right, by place: once for each line and code, and nothing that a finding points at."""
     told = {(finding.code, *_line(place.location)) for finding in found for place in finding.places}
     clear: dict[tuple[str, str, int], Cleared] = {}
-    for each in (each for rule in rules for each in rule.cleared(trace)):
+    for each in cleared:
         clear.setdefault((each.code, *_line(each.location)), each)
     yield from sorted((clear[key] for key in clear if key not in told), key=lambda each: (each.location, each.code))
 

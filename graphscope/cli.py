@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import importlib.util
@@ -9,10 +10,11 @@ import json
 import os
 import re
 import sys
+import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -21,13 +23,15 @@ import click
 
 from . import __version__, discovery
 from .analyzer import analyze
-from .errors import GraphscopeError
+from .errors import GraphscopeError, internal_error, is_debugged
 from .findings import Severity
 from .report import Report, is_picture, render, save
 from .rule import Rule, all_rules, explanation
 from .show import BOXES, Show
 from .trace import Trace
 from .why import answers
+
+_LONG = 2.0  # seconds that pass before stderr tells what takes them
 
 
 class _Problem(click.ClickException):
@@ -235,7 +239,10 @@ def inspect(
         _check_syntax(Path(program))
 
     from . import api
+    from .tracer import script
 
+    script.kept = []
+    atexit.register(script.kept.clear)  # called last, as it is registered first
     started = time.monotonic()
     report = api.inspect(
         program,
@@ -248,17 +255,25 @@ def inspect(
         ignore=ignore,
     )
     if verify:
-        report = _verified(report, args, module is not None, time.monotonic() - started)
+        with _apart("--verify"):
+            report = _verified(report, args, module is not None, time.monotonic() - started)
 
-    text = discovery.module("renderers", "text")
-    if form == "text":
-        rendered = text.render(report, color=colored, cleared=why_clean, memory=memory, reach=reach)
-    else:
-        rendered = _rendered(report, form, show)
+    if stream is not None:
+        stream = _still_open(stream, 2 if output is None else 1)
+    rendered: str | bytes | None = None
+    with _apart(f"the {form} report"), _patience(f"writing the {form} report"):
+        if form == "text":
+            text = discovery.module("renderers", "text")
+            rendered = text.render(report, color=colored, cleared=why_clean, memory=memory, reach=reach)
+        else:
+            rendered = _rendered(report, form, show)
     _flush_stdout()
     if tree:
-        click.echo(_rendered(report, "tree", show), file=stream or sys.stderr)
-    if file is None:
+        with _apart("--tree"):
+            click.echo(_rendered(report, "tree", show), file=stream or sys.stderr)
+    if rendered is None:
+        click.echo("\n".join(f"{each.location}: {each.code}: {each.message}" for each in report.findings), err=True)
+    elif file is None:
         click.echo(rendered, file=stream, nl=isinstance(rendered, str) and not rendered.endswith("\n"), color=colored)
     else:
         file.write_bytes(rendered.encode() if isinstance(rendered, str) else rendered)
@@ -266,10 +281,45 @@ def inspect(
         _flush_stdout()
         click.echo("\n\n".join(str(answer) for answer in answers(report.trace, why)), file=stream or sys.stderr)
     if diff:
-        _print_diff(report)
-    drawn = graph is None or _draw(report, graph, show)
+        with _apart("--diff"):
+            _print_diff(report)
+    drawn = graph is None
+    if graph is not None:
+        with _apart(f"drawing {graph.name}"), _patience(f"drawing {graph.name}"):
+            drawn = _draw(report, graph, show)
     failed = fail_on != "never" and bool(report.at_least(Severity(fail_on)))
-    context.exit(1 if failed else report.trace.outcome.status if drawn else 2)
+    context.exit(1 if failed else report.trace.outcome.status if drawn and rendered is not None else 2)
+
+
+@contextlib.contextmanager
+def _apart(what: str) -> Iterator[None]:
+    """A failure of our own in one part of the output costs no other part: it is told in a line."""
+    try:
+        yield
+    except (GraphscopeError, click.ClickException, click.exceptions.Exit):
+        raise
+    except Exception as error:
+        if is_debugged():
+            raise
+        click.echo(f"Error: {what} failed with {internal_error(error)}", err=True)
+
+
+@contextlib.contextmanager
+def _patience(what: str) -> Iterator[None]:
+    """Say on a terminal what is going on, if it takes long."""
+    timer = threading.Timer(_LONG, lambda: click.echo(f"graphscope: {what} ...", err=True))
+    timer.daemon = True
+    if _is_terminal(sys.stderr):
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _still_open(stream: TextIO, number: int) -> TextIO:
+    """The stream, or where it led to, if the program has closed it."""
+    return open(number, "w", closefd=False) if stream.closed else stream
 
 
 def _check_editor() -> None:
@@ -282,7 +332,7 @@ def _verified(report: Report, args: Sequence[str], module: bool, seconds: float)
     from .verify import verify
 
     def progress(line: str) -> None:
-        if sys.stderr.isatty():
+        if _is_terminal(sys.stderr):
             click.echo(line, err=True)
 
     return verify(report, args, module=module, limit=max(60.0, 10 * seconds), progress=progress)
@@ -331,6 +381,8 @@ def _taken_apart(command: Sequence[str], graph: Path | None) -> tuple[str, Seque
 
 def _check_syntax(script: Path) -> None:
     """Show a syntax error the way Python shows it; what is no script at all is refused by ``inspect``."""
+    if script.is_fifo():  # can be read but once
+        return
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the script's own compilation gives them
@@ -372,6 +424,12 @@ def _is_colored(choice: str, stream: TextIO | None) -> bool:
         return choice == "always"
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return stream is not None and stream.isatty() and not plain
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or replaced by the program
+        return stream.isatty()
+    return False
 
 
 def _flush_stdout() -> None:

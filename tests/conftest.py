@@ -1,4 +1,8 @@
+import os
+
 import pytest
+
+os.environ.setdefault("GRAPHSCOPE_DEBUG", "1")  # no failure of graphscope's own stays unseen
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -160,6 +160,14 @@ def test_threads_are_waited_for(run):
 
 
 def test_failure_of_the_trace_keeps_the_scripts_status(run, monkeypatch):
-    monkeypatch.setattr(script.Recorder, "trace", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(script.Recorder, "_trace", lambda *_, **__: 1 / 0)
     outcome, _, err = run("import sys\nsys.exit(4)")
-    assert outcome.status == 4 and err == ""
+    assert outcome.status == 4 and "ZeroDivisionError" in err  # told, as GRAPHSCOPE_DEBUG is set
+
+
+def test_number_of_threads_that_the_program_sets_too_late_is_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    Path("train.py").write_text("import os\nos.environ['OMP_NUM_THREADS'] = '1'\n")
+    (unseen,) = script.run("train.py", []).unseen
+    assert unseen.startswith("what OMP_NUM_THREADS=1 would do")

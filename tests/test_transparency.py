@@ -15,8 +15,13 @@ import pytest
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "programs"
 SAMPLES = sorted((HERE.parent / "samples").glob("*.py"))
+ALONE = [  # these need no process of their own
+    PROGRAMS / f"{name}.py"
+    for name in ["functions", "modes", "optimizers", "arrays", "checkpoints", "patched", "sleeping", "subclasses"]
+]
 CASES = sorted((HERE.parent.parent / "shared" / "cases").glob("*.py"))
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "PYTHONPATH": str(PROGRAMS)}
+PATHS = os.pathsep.join(filter(None, (str(PROGRAMS), os.environ.get("PYTHONPATH"))))
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "PYTHONPATH": PATHS}
 WATCHED = ("-m", "graphscope", "inspect", "--fail-on", "never", "--format", "json", "-o")
 
 
@@ -54,13 +59,9 @@ def fully_recorded(report: dict) -> bool:
     return not any("internal error" in unseen for unseen in report["unseen"])
 
 
-@pytest.mark.parametrize("name", ["threads", "workers", "functional", "functions", "modes", "optimizers", "arrays"])
+@pytest.mark.parametrize("name", ["threads", "workers", "functional", "optimizers"])
 def test_program_does_the_same(name: str, tmp_path: Path) -> None:
     assert fully_recorded(compare(PROGRAMS / f"{name}.py", folder=tmp_path))
-
-
-def test_checkpoints_run_as_often_and_compiled_code_is_left_alone(tmp_path: Path) -> None:
-    assert fully_recorded(compare(PROGRAMS / "checkpoints.py", folder=tmp_path))
 
 
 def test_arguments_stdin_paths_and_files_are_the_programs_own(tmp_path: Path) -> None:
@@ -80,8 +81,7 @@ def test_warnings_that_are_errors_are_raised_at_the_same_place(tmp_path: Path) -
     compare(script, folder=tmp_path, PYTHONWARNINGS="error::UserWarning:__main__")
 
 
-# Programs without torch, in the first line what they are about.
-ENDINGS = [
+ENDINGS = [  # programs without torch
     "import sys\nprint('out')\nsys.exit()",
     "import sys\nsys.exit('why')",
     "import sys\nsys.exit(300)",
@@ -102,18 +102,55 @@ ENDINGS = [
     if sys.version_info >= (3, 11)
     else "raise ValueError('alone')",
     "class A:\n    def __str__(self):\n        return 'own'\nimport sys\nsys.exit(A())",
+    "class A:\n    def __del__(self):\n        print('gone')\nimport atexit\na = A()\natexit.register(print, 'last')",
+    "def f():\n    try:\n        yield 1\n    finally:\n        print('closed')\na = f()\nnext(a)\nraise SystemExit(4)",
+    "import sys\nsys.stdout.close()",
+    "import sys\nsys.stderr.close()",
+    "import os, signal\nsignal.signal(signal.SIGTERM, lambda *_: exit(4))\nos.kill(os.getpid(), signal.SIGTERM)",
+    "import signal\ndef late(*_):\n    raise TimeoutError('late')\nsignal.signal(signal.SIGALRM, late)\n"
+    "signal.setitimer(signal.ITIMER_REAL, 0.1)\nwhile True:\n    pass",
+    "import runpy\nopen('b.py', 'w').write('print(__name__, __file__)\\n1 / 0')\n"
+    "try:\n    runpy.run_path('b.py', run_name='x')\n"
+    "except ZeroDivisionError:\n    import traceback\n    traceback.print_exc()",
+    "exec(compile('print(__name__)\\n1 / 0', '<made>', 'exec'))",
+    "import sys\nlines = []\ndef trace(frame, *_):\n    if frame.f_code.co_filename == __file__:\n"
+    "        lines.append(frame.f_lineno)\n        return trace\nsys.settrace(trace)\ndef f(x):\n    return x\n"
+    "f(1)\nsys.settrace(None)\nprint(lines)",
+    "# -*- coding: latin-1 -*-\nprint('\u00e9')\nraise ValueError('\u00e9')",
+    "\ufeffprint('with a mark')\nraise ValueError",
+    "from multiprocessing import Process\ndef work():\n    raise SystemExit(3)\nif __name__ == '__main__':\n"
+    "    p = Process(target=work)\n    p.start()\n    p.join()\n    print(p.exitcode)",
+    "from concurrent.futures import ProcessPoolExecutor\ndef f(n):\n    return n * n\nif __name__ == '__main__':\n"
+    "    with ProcessPoolExecutor(2) as pool:\n        print(list(pool.map(f, range(4))))",
+    "import pickle, __main__\nclass A:\n    pass\nprint(type(pickle.loads(pickle.dumps(A()))), __main__.A is A)",
+    'import subprocess, sys\nask = \'import sys; print({0, *sys.modules} & {"torch", "graphscope"})\'\n'
+    "print(subprocess.run([sys.executable, '-c', ask], capture_output=True).stdout)",
+    "import asyncio\nasync def main():\n    raise ValueError('in a task')\nasyncio.run(main())",
+    "import logging\ndef f():\n    logging.getLogger('a').error('x', stack_info=True)\nf()",
+    "raise type('Own', (BaseException,), {})('base')",
+    "import sys\ndef f(n):\n    return n and f(n - 1)\nfor n in range(900, 1100):\n    try:\n        f(n)\n"
+    "    except RecursionError:\n        break\nprint(n, sys.getrecursionlimit())\nsys.setrecursionlimit(500)\n"
+    "print(sys.getrecursionlimit())\nf(1000)",
+    "import sys, signal, gc\nprint(sys.gettrace(), signal.getsignal(signal.SIGINT), gc.get_threshold())",
+]
+UNREPORTED = [  # no report is written of these, as Python runs nothing more
+    "import os\nprint('said', flush=True)\nos._exit(7)",
+    "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)",
+    "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)",
 ]
 
 
 def test_endings_are_the_same(tmp_path: Path) -> None:
     scripts = []
-    for number, source in enumerate(ENDINGS):
+    for number, source in enumerate(ENDINGS + UNREPORTED):
         scripts.append(tmp_path / f"ending_{number}.py")
-        scripts[-1].write_text(source + "\n")
+        scripts[-1].write_bytes((source + "\n").encode("latin-1" if "latin-1" in source else "utf-8"))
     (watched,) = forked(scripts, tmp_path, True)
     for script, seen in zip(scripts, watched, strict=True):
         bare = subprocess.run([sys.executable, script], capture_output=True, cwd=tmp_path, stdin=subprocess.DEVNULL)
-        assert seen[:3] == (bare.returncode, bare.stdout.decode(), bare.stderr.decode()), script.read_text()
+        assert seen[:3] == (bare.returncode, bare.stdout.decode(), bare.stderr.decode()), script.read_bytes()
+    reports = [path.parent.name for path in tmp_path.glob("True*/report.json")]
+    assert len(reports) == len(ENDINGS)
 
 
 def test_recursion_ends_in_the_same_error(tmp_path: Path) -> None:
@@ -129,7 +166,39 @@ def without_counts(text: str) -> list[str]:
     return [line for line in text.splitlines() if "more times" not in line]
 
 
-@pytest.mark.parametrize("scripts", [SAMPLES, CASES], ids=["samples", "cases"])
+def test_program_from_stdin_does_the_same(tmp_path: Path) -> None:
+    source = (
+        "import sys, torch\nprint(sys.argv, repr(sys.path[0]), sorted(globals()), __file__, sys.stdin.read())\n"
+        "loss = torch.ones(2, requires_grad=True).exp().sum()\nloss.backward()\ntry:\n    loss.backward()\n"
+        "except RuntimeError:\n    print('refused')\n"
+    )
+    report = compare("-", "given", folder=tmp_path, given=source.encode())
+    (finding,) = report["findings"]
+    place = finding["locations"][0]
+    assert (finding["code"], place["file"], place["line"]) == ("GS101", "<stdin>", 6)
+
+
+def test_an_alarm_of_the_program_is_raised_wherever_it_rings(tmp_path: Path) -> None:
+    script = tmp_path / "alarm.py"
+    script.write_text(
+        "import signal, torch\n"
+        "class Alarm(Exception): pass\n"
+        "def ring(*_): raise Alarm\n"
+        "signal.signal(signal.SIGALRM, ring)\n"
+        "x, rung = torch.ones(1, requires_grad=True), 0\n"
+        "for _ in range(200):\n"
+        "    try:\n"
+        "        signal.setitimer(signal.ITIMER_REAL, 0.002)\n"
+        "        for _ in range(10**6): x.add(1)\n"
+        "    except Alarm:\n"
+        "        rung += 1\n"
+        "x.exp().sum().backward()\n"
+        "print(rung, x.grad)\n"
+    )
+    assert fully_recorded(compare(script, folder=tmp_path))
+
+
+@pytest.mark.parametrize("scripts", [SAMPLES, CASES, ALONE], ids=["samples", "cases", "programs"])
 def test_scripts_compute_the_same(scripts: list[Path], tmp_path: Path) -> None:
     if not scripts:
         pytest.skip("none here")

@@ -269,9 +269,22 @@ def pop_mode_if_innermost(mode: Any) -> bool:
     return False
 
 
-def modes() -> int:
-    """How many TorchFunctionModes are on the stack of this thread."""
-    return int(torch._C._len_torch_function_stack())
+def modes() -> list[Any]:
+    """The TorchFunctionModes on the stack of this thread, outermost first."""
+    return [torch._C._get_function_stack_at(each) for each in range(torch._C._len_torch_function_stack())]
+
+
+def is_symbolic() -> bool:
+    """Whether torch.jit.trace or torch.export reads what runs now, so that sizes are no numbers."""
+    if torch._C._is_tracing():
+        return True
+    modes = torch._C._len_torch_dispatch_stack()
+    return bool(modes) and torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
+
+
+def is_dispatched_in_python(tensor: Tensor) -> bool:
+    """Whether the program sees each operator on this tensor, those of ours too."""
+    return type(tensor).__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl
 
 
 def survive_deep_graph(nodes: int) -> bool:

@@ -85,7 +85,7 @@ class BackwardWatch:
         if not self._seen.walk.custom:
             yield
             return
-        mode = self._optimizers.mode
+        mode = self._optimizers.seat.mode
         inner = _torch.pop_mode_if_innermost(mode)
         _torch.push_mode(mode)
         self._seen.in_custom_backward = True

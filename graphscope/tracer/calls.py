@@ -98,10 +98,11 @@ class CallWatch(TorchFunctionMode):
         return result
 
     def _watch(self, function: Any, kind: Kind, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self._seen.busy or self._seen.off:
+        if self._seen.busy or self._seen.off or _torch.is_symbolic():
             return function(*args, **kwargs)
         first = _torch.next_sequence()
         inputs: list[Tensor] = []
+        versions: list[int] | None = None
         with self._seen.guard():
             flatten(args, inputs)
             if kwargs:
@@ -125,7 +126,7 @@ class CallWatch(TorchFunctionMode):
                 location = locations[0] if locations else None
                 if location is not None:
                     last = self._seen.note_nodes(first, locations, call)
-            if location is not None:
+            if location is not None and versions is not None:
                 result = self._record(kind, op, args, kwargs, inputs, needs, versions, result, location, last)
         return result
 
@@ -274,13 +275,13 @@ class CallWatch(TorchFunctionMode):
                     )
         return result
 
-    def from_numpy(self, original: Any, array: Any) -> Any:
+    def from_numpy(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         """``torch.from_numpy``, which no mode sees."""
-        result = original(array)
+        result = original(*args, **kwargs)
         if not self._seen.off and not self._seen.busy:
             with self._seen.guard():
                 location = self._seen.frames.here(sys._getframe(2))
-                sources = self._provenance.of_arrays(array)
+                sources = self._provenance.of_arrays(args)
                 if location is not None and sources:
                     number = self._seen.tensors.number(result, location)
                     self._seen.tensors.locate(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from types import GeneratorType
 from typing import Any
 
 from torch import Tensor
@@ -66,24 +65,25 @@ class GradientWatch:
         elif not self.quiet:
             self._append(op, location, owners, owners, replaces=op in _SETS)
 
-    def clip_norm(self, original: Any, parameters: Any, *args: Any, **kwargs: Any) -> Any:
+    def clip_norm(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         """What ``clip_grad_norm_`` calls with the norm, also where the program imported that before."""
-        if args and args[0] == math.inf:  # a way to ask for the norm
-            return original(parameters, *args, **kwargs)
-        return self._clip("clip_grad_norm_", original, parameters, args, kwargs)
+        if len(args) > 1 and args[1] == math.inf:  # a way to ask for the norm
+            return original(*args, **kwargs)
+        return self._clip("clip_grad_norm_", original, *args, **kwargs)
 
-    def clip_value(self, original: Any, parameters: Any, *args: Any, **kwargs: Any) -> Any:
+    def clip_value(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         """``clip_grad_value_``."""
-        return self._clip("clip_grad_value_", original, parameters, args, kwargs)
+        return self._clip("clip_grad_value_", original, *args, **kwargs)
 
-    def _clip(self, op: str, original: Any, parameters: Any, args: Any, kwargs: Any) -> Any:
-        if self._seen.off or self._seen.busy:
-            return original(parameters, *args, **kwargs)
-        if isinstance(parameters, GeneratorType):
+    def _clip(self, op: str, original: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._seen.off or self._seen.busy or not (args or "parameters" in kwargs):
+            return original(*args, **kwargs)
+        parameters, *rest = args or (kwargs.pop("parameters"),)
+        if isinstance(parameters, Iterator):
             parameters = list(parameters)
         self.quiet += 1
         try:
-            result = original(parameters, *args, **kwargs)
+            result = original(parameters, *rest, **kwargs)
         finally:
             self.quiet -= 1
         with self._seen.guard():

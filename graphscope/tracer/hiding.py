@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 import threading
@@ -17,6 +18,7 @@ from typing import Any
 from torch.overrides import handle_torch_function
 
 _OURS = str(Path(__file__).resolve().parent.parent) + os.sep
+_OF_EXECUTE = 3 if sys.version_info < (3, 12) else 1  # a call of it; until 3.11 calls of C functions count, too
 # The generators that all of `traceback` (and so `logging`) goes through, the second since Python 3.11.
 _WALKERS = ("walk_tb", "_walk_tb_with_full_positions")
 
@@ -37,7 +39,20 @@ def hidden_frames() -> Iterator[None]:
         _replace(undo, threading, "excepthook", _excepthook(threading.excepthook))
         _replace(undo, warnings, "warn", _warn(warnings.warn))
         _replace(undo, warnings, "_showwarnmsg", _show(warnings._showwarnmsg))  # type: ignore[attr-defined]
+        _make_room(undo)
         yield
+
+
+def _make_room(undo: contextlib.ExitStack) -> None:
+    """Let the program recurse as deep as unwatched: the frames around it do not count."""
+    get, set = sys.getrecursionlimit, sys.setrecursionlimit
+    before, around, frame = get(), _OF_EXECUTE, sys._getframe(3)
+    while frame is not None:
+        around, frame = around + 1, frame.f_back  # type: ignore[assignment]
+    _replace(undo, sys, "getrecursionlimit", functools.wraps(get)(lambda: get() - around))
+    _replace(undo, sys, "setrecursionlimit", functools.wraps(set)(lambda limit, /: set(limit + around)))
+    set(before + around)
+    undo.callback(set, before)
 
 
 def drop_our_frames(error: BaseException | None) -> None:

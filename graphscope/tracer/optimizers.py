@@ -19,6 +19,7 @@ from . import _torch
 from .finite import FiniteWatch
 from .growth import GrowthWatch
 from .recording import Recording, flatten
+from .seat import Seat
 
 _SAMPLE = 256  # values of a frozen parameter that are compared before and after a step
 _FEW_LOOKS, _MOST_LOOKS = 8, 64  # how often the user's variables are searched for names
@@ -57,16 +58,16 @@ class _OpenStep:
 
 
 class OptimizerWatch:
-    """Turns steps and zeroings into events; ``mode`` is taken off while a step runs.
+    """Turns steps and zeroings into events; the mode that watches leaves its ``seat`` while a step runs.
 
     With ``steps``, EnoughSteps is raised once each line that calls ``step()`` ran that often, or one of them tenfold.
     """
 
     def __init__(
-        self, recording: Recording, mode: Any, growth: GrowthWatch, finite: FiniteWatch, steps: int | None = None
+        self, recording: Recording, seat: Seat, growth: GrowthWatch, finite: FiniteWatch, steps: int | None = None
     ) -> None:
         self._seen = recording
-        self.mode = mode
+        self.seat = seat
         self._growth = growth
         self._finite = finite
         self._wanted = steps
@@ -111,7 +112,8 @@ class OptimizerWatch:
         if self._seen.off:
             original(optimizer, *args, **kwargs)
             if self._seen.asleep and self._seen.is_here:
-                self._seen.pattern.saw(("make", id(self._seen.frames.here(sys._getframe(2)))))
+                with self._seen.guard():
+                    self._seen.pattern.saw(("make", id(self._seen.frames.here(sys._getframe(2)))))
             return
         try:
             original(optimizer, *args, **kwargs)
@@ -170,7 +172,7 @@ class OptimizerWatch:
                 )
             )
         if len(args) + len(kwargs) == 1 and self._open:  # no closure: what runs until the step ends is torch's own
-            self._open[-1].left = _torch.pop_mode_if_innermost(self.mode)
+            self._open[-1].left = self.seat.leave()
 
     def after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """The hook after each step that did not raise."""
@@ -203,7 +205,8 @@ class OptimizerWatch:
             return
         while self._open and self._open.pop() is not opened:  # steps inside this one that raised
             pass
-        self.rejoin(opened)
+        if opened.left:
+            self.seat.take()
         location = self._seen.frames.here(sys._getframe(3))
         if location is None:
             self._seen.unseen["an optimizer step called from a library"] = None
@@ -233,7 +236,8 @@ class OptimizerWatch:
         """``Optimizer.zero_grad`` and ``Module.zero_grad``."""
         if self._seen.off or self._zeroing:
             if self._seen.asleep and self._seen.is_here:
-                self._seen.pattern.saw(("zero", id(self._seen.frames.here(sys._getframe(2)))))
+                with self._seen.guard():
+                    self._seen.pattern.saw(("zero", id(self._seen.frames.here(sys._getframe(2)))))
             return original(owner, *args, **kwargs)
         self._seen.busy += 1
         self._zeroing = True
@@ -260,12 +264,9 @@ class OptimizerWatch:
                 )
         return result
 
-    def rejoin(self, *steps: _OpenStep) -> None:
-        """Put the mode back that a step took off: when it ends, or when a backward shows that it raised."""
-        for step in steps or self._open:
-            if step.left:
-                step.left = False
-                _torch.push_mode(self.mode)
+    def rejoin(self) -> None:
+        """Put the mode back that a step took off which raised, as a backward shows."""
+        self.seat.take()
 
 
 def _sample(tensor: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from types import FrameType
+from types import BuiltinFunctionType, FrameType
 from typing import Any, ClassVar
 
 import torch
@@ -22,6 +22,7 @@ from torch import nn
 from torch.nn.utils import clip_grad
 from torch.optim import optimizer as optim
 
+from ..errors import internal_error
 from ..events import Backward, Event, InPlaceWrite, RequiresGradSet
 from ..trace import Outcome, Trace
 from . import _torch
@@ -35,6 +36,7 @@ from .names import Names
 from .optimizers import OptimizerWatch
 from .recording import Recording
 from .scalers import ScalerWatch
+from .seat import Seat
 from .sources import sources_of
 from .tensors import Tensors
 from .walk import Walk
@@ -60,13 +62,13 @@ class Recorder:
         self._calls = CallWatch(self._seen, WriteWatch(self._seen), self._gradients, arrays=arrays)
         self._growth = GrowthWatch(self._seen)
         self._finite = FiniteWatch(self._seen)
-        self._optimizers = OptimizerWatch(self._seen, self._calls, self._growth, self._finite, steps)
+        self._seat = Seat(self._calls)
+        self._optimizers = OptimizerWatch(self._seen, self._seat, self._growth, self._finite, steps)
         self._scalers = ScalerWatch(self._seen, self._optimizers, self._gradients)
         self._backwards = BackwardWatch(self._seen, self._optimizers, self._growth, self._finite)
         self._undo = contextlib.ExitStack()
         self._patches: list[tuple[Any, str, Any, Any]] = []
         self._aside = False
-        self._depth = 0
 
     def __enter__(self) -> Recorder:
         undo, optimizers = self._undo, self._optimizers
@@ -79,8 +81,7 @@ class Recorder:
         self._patch(nn.Module, "zero_grad", optimizers.zero_grad)
         self._patch(torch.optim.Optimizer, "__init__", optimizers.make)
         self._patch(clip_grad, "_clip_grads_with_norm_", self._gradients.clip_norm)
-        self._patch(clip_grad, "clip_grad_value_", self._gradients.clip_value)
-        self._patch(nn.utils, "clip_grad_value_", self._gradients.clip_value)
+        self._patch(clip_grad, "clip_grad_value_", self._gradients.clip_value, nn.utils)
         self._patch(torch.amp.GradScaler, "scale", self._scalers.scale)
         self._patch(torch.amp.GradScaler, "unscale_", self._scalers.unscale)
         self._patch(torch.amp.GradScaler, "step", self._scalers.step)
@@ -96,21 +97,27 @@ class Recorder:
 
     @property
     def failure(self) -> str | None:
-        """The traceback of the internal error that ended the recording, None if there was none."""
+        """The internal error that ended the recording, None if there was none."""
         return self._seen.failure
 
     def __exit__(self, *exception: object) -> None:
         self._undo.close()
 
-    def _patch(self, owner: Any, name: str, replacement: Callable[..., Any]) -> None:
-        """Put ``replacement(original, *args, **kwargs)`` in the place of a function, until recording ends."""
+    def _patch(self, owner: Any, name: str, replacement: Callable[..., Any], *others: Any) -> None:
+        """Put ``replacement(original, *args, **kwargs)`` in the place of a function, until recording ends.
+
+        ``others`` hold the same function under the same name.
+        """
         original = getattr(owner, name)
 
         @functools.wraps(original)
         def watched(*args: Any, **kwargs: Any) -> Any:
             return replacement(original, *args, **kwargs)
 
-        self._install(owner, name, original, watched)
+        if isinstance(original, BuiltinFunctionType):
+            watched.__qualname__ = name  # by which a function in Python is pickled
+        for each in (owner, *others):
+            self._install(each, name, original, watched)
 
     def _install(self, owner: Any, name: str, original: Any, watched: Any) -> None:
         setattr(owner, name, watched)
@@ -119,12 +126,12 @@ class Recorder:
 
     def _set_aside(self) -> Callable[[], None]:
         """Compiled code is about to run: take all off until the function that is returned is called."""
-        if self._aside or (self._seen.off and not self._seen.asleep):
+        if self._aside or not self._seen.is_here or (self._seen.off and not self._seen.asleep):
             return lambda: None
         self._aside = True
         self._seen.busy += 1
         self._seen.unseen["what runs inside torch.compile"] = None
-        left = _torch.pop_mode_if_innermost(self._calls)
+        left = self._seat.leave()
         for owner, name, original, _ in self._patches:
             setattr(owner, name, original)
 
@@ -132,21 +139,17 @@ class Recorder:
             for owner, name, _, watched in self._patches:
                 setattr(owner, name, watched)
             if left:
-                _torch.push_mode(self._calls)
+                self._seat.take()
             self._seen.busy -= 1
             self._aside = False
 
         return back
 
     def _switch(self, asleep: bool) -> bool:
-        """Take the mode off the stack, or put it back where it was; whether that can be done now."""
-        depth = _torch.modes()
-        if asleep:
-            self._depth = depth if _torch.pop_mode_if_innermost(self._calls) else 0
-        elif self._depth:
-            if depth != self._depth - 1:  # the program is inside a mode of its own
-                return False
-            _torch.push_mode(self._calls)
+        """Take the mode off the stack if it can be, or put it back; whether that can be done now."""
+        if not asleep:
+            return self._seat.take()
+        self._seat.leave()
         return True
 
     def look(self, frame: FrameType) -> Look:
@@ -154,7 +157,14 @@ class Recorder:
         return Look(self._seen.walk, self._seen.names, self._seen.tensors, list(self.frames.stack(frame)))
 
     def trace(self, *, script: str | None = None, outcome: Outcome | None = None, namespace: Any = None) -> Trace:
-        """All that was seen, as plain data."""
+        """All that was seen, as plain data; a failure of our own must not hide how the program ended."""
+        try:
+            return self._trace(script, outcome, namespace)
+        except Exception as error:
+            unseen = f"anything, for {internal_error(error)}"
+            return Trace(script=script, outcome=outcome or Outcome(), unseen=(unseen,), root=self.frames.root)
+
+    def _trace(self, script: str | None, outcome: Outcome | None, namespace: Any) -> Trace:
         seen = self._seen
         with seen.guard():
             if namespace is not None:

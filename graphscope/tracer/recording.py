@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
-import traceback
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from types import FrameType
@@ -12,11 +12,13 @@ from typing import Any
 
 from torch import Tensor
 
+from ..errors import internal_error
 from ..events import Call, Event, Refused
 from ..location import Location
 from ..trace import Pause
 from . import _torch
 from .frames import Frames
+from .hiding import chain
 from .modules import Modules
 from .names import Names
 from .pattern import Pattern
@@ -69,8 +71,8 @@ class Recording:
     def failed(self, error: Exception) -> None:
         """There was an exception of our own: nothing is recorded from now on."""
         if self.failure is None:
-            self.failure = "".join(traceback.format_exception(error))
-            self.unseen["what came after an internal error of graphscope"] = None
+            self.failure = internal_error(error)
+            self.unseen[f"what came after {self.failure}"] = None
 
     @property
     def off(self) -> bool:
@@ -206,10 +208,19 @@ class _Guard:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any) -> bool:
         self._modes.__exit__(None, None, None)
-        if not isinstance(error, Exception):
+        if not isinstance(error, Exception) or _is_the_programs(error):
             return False
-        self._recording.failed(error)
+        if isinstance(error, RecursionError):
+            self._recording.unseen["calls as deep as the recursion limit allows"] = None
+        else:
+            self._recording.failed(error)
         return True
+
+
+def _is_the_programs(error: Exception) -> bool:
+    """Whether it was raised by a signal handler of the program, which ran while we were at work."""
+    handlers = {getattr(signal.getsignal(each), "__code__", None) for each in signal.valid_signals()}
+    return any(entry.tb_frame.f_code in handlers for entry in chain(error.__traceback__))
 
 
 def flatten(values: Any, found: list[Tensor], depth: int = 3) -> None:

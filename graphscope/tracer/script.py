@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import linecache
 import os
 import sys
 import threading
-import traceback
 import types
-from importlib.machinery import SourceFileLoader
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib.machinery import BuiltinImporter, SourceFileLoader
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,9 @@ from ..trace import Outcome, Trace
 from .hiding import chain, drop_our_frames, execute, hidden_frames
 from .optimizers import EnoughSteps
 from .recorder import Recorder
+
+kept: list[types.ModuleType] | None = None
+"""Where the command line keeps the program's globals until its exit handlers have run; a caller lets them go."""
 
 
 def run(
@@ -41,6 +46,8 @@ def run(
     recorder = Recorder(os.getcwd(), every_step=every_step, steps=steps, arrays=arrays)
     recorder.frames.edge = execute.__code__
     saved = sys.argv[:], sys.path[:], sys.modules["__main__"]
+    given = sys.stdin.buffer.read() if target == "-" and not module else None
+    threads = _thread_numbers()
     process, others = os.getpid(), set(threading.enumerate())
     main = types.ModuleType("__main__")
     main.__dict__.update(__builtins__=builtins, __annotations__={})
@@ -48,7 +55,10 @@ def run(
     try:
         with hidden_frames():
             try:
-                code = _load_module(target, main) if module else _load_script(target, main)
+                if given is not None:
+                    code = _load_given(given, main)
+                else:
+                    code = _load_module(target, main) if module else _load_script(target, main)
                 sys.modules["__main__"] = main
                 sys.argv = [main.__dict__["__file__"] if module else target, *args]
                 with recorder:
@@ -59,18 +69,25 @@ def run(
                 raise SystemExit(outcome.status)
             _wait_for_threads(others)
         _flush()
-        return _trace(recorder, target, outcome, main)
+        if given is not None:  # only now, as tracebacks of the program do not show its lines
+            linecache.cache["<stdin>"] = (len(given), None, given.decode(errors="replace").splitlines(True), "<stdin>")
+        trace = recorder.trace(script=target, outcome=outcome, namespace=main.__dict__)
+        return replace(trace, unseen=(*trace.unseen, *_too_late(threads)))
     finally:
+        if kept is not None:
+            kept.append(main)
         sys.argv, sys.path[:], sys.modules["__main__"] = saved
 
 
-def _trace(recorder: Recorder, target: str, outcome: Outcome, main: types.ModuleType) -> Trace:
-    """What was seen; a failure of our own must not hide how the program ended."""
-    try:
-        return recorder.trace(script=target, outcome=outcome, namespace=main.__dict__)
-    except Exception:
-        unseen = f"anything, for an internal error of graphscope: {traceback.format_exc(limit=-1).splitlines()[-1]}"
-        return Trace(script=target, outcome=outcome, unseen=(unseen,), root=recorder.frames.root)
+def _thread_numbers() -> dict[str, str | None]:
+    return {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+
+
+def _too_late(before: dict[str, str | None]) -> Iterator[str]:
+    """What the program set in the environment for torch to read at its import, which was before."""
+    for name, value in _thread_numbers().items():
+        if value != before[name]:
+            yield f"what {name}={value} would do: the program sets it when torch has been imported; set it outside"
 
 
 def _wait_for_threads(others: set[threading.Thread]) -> None:
@@ -82,6 +99,8 @@ def _wait_for_threads(others: set[threading.Thread]) -> None:
 
 def _refuse_what_is_no_script(target: str) -> None:
     path = Path(target)
+    if target == "-":
+        return
     if path.is_dir():
         raise GraphscopeError(f"{target} is a directory: name a script, or `-m {path.name}` for a package")
     if not path.exists():
@@ -101,6 +120,17 @@ def _load_script(target: str, main: types.ModuleType) -> Any:
         raise GraphscopeError(f"cannot read {target}: {error.strerror or error}") from None
     except ValueError as error:  # a null byte: no Python source
         raise GraphscopeError(f"{target} is not a Python script: {error}") from None
+
+
+def _load_given(source: bytes, main: types.ModuleType) -> Any:
+    """A program that came through stdin."""
+    names = {"__file__": "<stdin>", "__loader__": BuiltinImporter, "__spec__": None, "__package__": None}
+    main.__dict__.update(names, __cached__=None)
+    sys.path[0] = ""
+    try:
+        return compile(source, "<stdin>", "exec", dont_inherit=True)
+    except ValueError as error:  # a null byte
+        raise GraphscopeError(f"what came through stdin is not a Python script: {error}") from None
 
 
 def _load_module(target: str, main: types.ModuleType) -> Any:

@@ -36,7 +36,8 @@ class WriteWatch:
         hidden = row.counter != self._seen.tensors.place(tensor)[1]
         if hidden and not self.is_direct():  # a library's own doing, such as gradcheck's, which takes it back
             return
-        part = tensor[key] if hidden and isinstance(key, int | slice | tuple) else tensor
+        indexed = hidden and isinstance(key, int | slice | tuple) and not _torch.is_dispatched_in_python(tensor)
+        part = tensor[key] if indexed else tensor
         _, bytes, offset = _torch.extent(part)
         write = Write(number, row.storage, row.counter, before, row.version, hidden, offset, bytes)
         self._seen.events.append(InPlaceWrite(self._seen.tick(), self._seen.step, location, op, write))

@@ -46,8 +46,10 @@ def leave_quickly(run, request):
         traceback.print_exc()
     threading._shutdown()
     atexit._run_exitfuncs()
+    sys.modules.pop("__main__", None)
+    gc.collect()
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):
             stream.flush()
     os._exit(status & 255)
 
