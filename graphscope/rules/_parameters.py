@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from itertools import groupby
 
-from ..events import Call, RequiresGradSet
+from ..events import Call, InPlaceWrite, RequiresGradSet
 from ..findings import Place, Role
 from ..flow import Cut, cuts, follow
 from ..location import Location
 from ..trace import OptimizerRef, Trace
 from ..why import what_cut
+from ._aliases import Aliases
 
 _MOST_NAMES = 6
 
@@ -18,14 +19,46 @@ _MOST_NAMES = 6
 def ungraded(trace: Trace, optimizer: OptimizerRef) -> tuple[int, ...]:
     """The optimizer's trainable parameters that no backward reached, and that had no ``grad`` at any of its steps.
 
-    () if it never stepped. One that was frozen at some step is left out: someone meant it not to train.
+    () if it never stepped. One that was frozen at some step is left out: someone meant it not to train. So is one
+    beside others that the program itself keeps up with what trains: the moving average of a target network.
     """
     steps = [step for step in trace.steps if step.optimizer == optimizer.id]
     frozen = frozenset(id for step in steps for id in step.frozen)
     known = trace.ever_reached.union(frozen, *(step.graded for step in steps))
-    return tuple(
-        id for id in optimizer.parameters if steps and id not in known and trace.graph.tensor(id).requires_grad
+    trainable = [id for id in optimizer.parameters if steps and trace.graph.tensor(id).requires_grad]
+    lost = tuple(id for id in trainable if id not in known)
+    followers = _followers(trace, lost) if 0 < len(lost) < len(trainable) else frozenset()
+    return tuple(id for id in lost if id not in followers)
+
+
+def _followers(trace: Trace, parameters: Collection[int]) -> frozenset[int]:
+    """Those of these parameters that are overwritten, once there are gradients, from ones that an optimizer trains."""
+    first = min((event.time for event in trace.backwards if event.accumulates), default=None)
+    if first is None:
+        return frozenset()
+    aliases = Aliases(trace)
+    following = follow(trace, trace.ever_reached & _held(trace))
+    writes = [(id, set(call.inputs) - {id}, call.time) for call in trace.calls for id in _overwritten(call)]
+    writes += [
+        (event.write.tensor, {event.write.source}, event.time)
+        for event in trace.events
+        if isinstance(event, InPlaceWrite) and event.write.source is not None
+    ]
+    return frozenset(
+        root
+        for id, sources, time in writes
+        if time > first
+        and (root := aliases.root(id)) in parameters
+        and any(source in following.alive or source in following.dead for source in sources)
     )
+
+
+def _overwritten(call: Call) -> set[int]:
+    return set(call.outputs).intersection(call.inputs)
+
+
+def _held(trace: Trace) -> frozenset[int]:
+    return frozenset(id for optimizer in trace.optimizers for id in optimizer.parameters)
 
 
 def is_all_frozen(trace: Trace, optimizer: OptimizerRef) -> bool:
@@ -122,7 +155,7 @@ def replacements(trace: Trace, lost: tuple[int, ...]) -> tuple[int, ...]:
     in_modules = {id for module in trace.modules if not module.gone for _, id in module.parameters}
     if last is None or any(id in in_modules for id in lost):
         return ()
-    held = {id for optimizer in trace.optimizers for id in optimizer.parameters}
+    held = _held(trace)
     return tuple(sorted(id for id in trace.reached(last) if id in in_modules and id not in held))
 
 

@@ -221,7 +221,7 @@ class Look:
 
 
 def _that_matter(events: list[Event], walk: Walk) -> Iterator[Event]:
-    """The events without the writes to memory that no node saved and no leaf lives in."""
+    """The events without the writes to memory that no node saved and no leaf lives in; ``x.data = y`` always counts."""
     storages = {row[4] for saved in walk.saved.values() for row in saved}
     counters = {row[5] for saved in walk.saved.values() for row in saved}
     opaque = any(row[8] for saved in walk.saved.values() for row in saved)  # checkpoints do not show what they saved
@@ -230,6 +230,7 @@ def _that_matter(events: list[Event], walk: Walk) -> Iterator[Event]:
         if (
             not isinstance(event, InPlaceWrite)
             or opaque
+            or event.write.source is not None
             or event.write.storage in storages
             or event.write.counter in counters
         ):
