@@ -284,6 +284,18 @@ def test_target_and_frozen_part_are_cleared(tmp_path: Path, capfd) -> None:
     assert "`frozen` is frozen: 2 of its 2 parameters" in messages["GS204"]
 
 
+def test_what_is_frozen_for_one_loss_is_not_laid_on_the_operation(tmp_path: Path, capfd) -> None:
+    step = """
+        enc.requires_grad_(False)
+        judged = dec(enc(x)).pow(2).mean()
+        enc.requires_grad_(True)
+        loss = rec + adv + judged
+    """
+    _, report = inspected(step, tmp_path)
+    cleared = [each.message for each in report.cleared if each.code == "GS206"]
+    assert cleared and all(message.startswith("freezing keeps `loss` from `enc` here") for message in cleared)
+
+
 def test_what_a_finding_points_at_is_not_cleared(tmp_path: Path, capfd) -> None:
     _, report = inspected("loss = rec + adv + z.pow(2).mean().detach()", tmp_path)
     assert [finding.code for finding in report.findings] == ["GS202"] and not report.cleared

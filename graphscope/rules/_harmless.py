@@ -80,12 +80,15 @@ def _reason(
     fed = _listed(losses)
     if cut.call.mode_at is not None:
         what = "switching gradients off"
+    elif cut.is_operation and cut.call.needs_grad and not any(cut.call.needs_grad):
+        what = "freezing"
     if not owned:
         kept = _modules(trace, cut.from_tensors)
         return f"{what} keeps {fed} from {kept}, which no optimizer holds: a target, not to be trained"
     trains = {name: None for id in sorted(owned) for name in training.get(id, {})}
     others = {name: None for name in trains if name not in losses}
-    by = f"{_listed(others)} trains it" if others else f"{fed} trains it by another way"
+    train = "trains" if len(others or losses) == 1 else "train"
+    by = f"{_listed(others)} {train} it" if others else f"{fed} {train} it by another way"
     return f"{what} keeps {fed} from {_modules(trace, owned)} here, and {by}"
 
 
@@ -97,4 +100,9 @@ def _listed(names: dict[str, None]) -> str:
 
 def _modules(trace: Trace, parameters: frozenset[int]) -> str:
     names = [trace.graph.tensor(id).name or "an unnamed tensor" for id in sorted(parameters)]
-    return _listed(dict.fromkeys(name.partition(".")[0] for name in names))
+    own = (name.removeprefix("self.").partition(".")[0] for name in names)
+    return _listed(
+        dict.fromkeys(
+            f"self.{part}" if name.startswith("self.") else part for name, part in zip(names, own, strict=True)
+        )
+    )
