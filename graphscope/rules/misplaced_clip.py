@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from ..rule import Rule
 from ..trace import Trace
 from ._lifetime import call_text
 from ._parameters import listed
+from ._source import parsed
 from ._steps import backwards_in, how_often, scaled_backwards
 
 
@@ -95,6 +97,21 @@ class MisplacedClip(Rule):
                     scaler.step(opt)
                     scaler.update()
                     opt.zero_grad()
+
+    Good: the bound is multiplied by the loss scale::
+
+        import torch, graphscope
+
+        net = torch.nn.Linear(4, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        scaler = torch.amp.GradScaler("cpu")
+        with graphscope.watch() as report:
+            for _ in range(3):
+                opt.zero_grad()
+                scaler.scale(net(torch.ones(2, 4)).sum()).backward()
+                torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0 * scaler.get_scale())
+                scaler.step(opt)
+                scaler.update()
     """
 
     code = "GS306"
@@ -198,6 +215,8 @@ class _Judge:
 
     def _scaled_still(self, clip: GradWrite, fresh: list[Holding]) -> _Fault | None:
         step = self._step_after.get(clip.time)
+        if _knows_scale(self._trace, clip):
+            return None
         for holding in fresh:
             last = holding.fresh[-1]
             if step is not None and isinstance(last, Backward) and last.time in self._scaled:
@@ -225,6 +244,27 @@ class _Judge:
                 place = Place(backward.location, Role.RELATED, f"{call_text(backward)} adds to them again")
                 return _Fault(clip, "between-backwards", what, "clip once, right before the step", (place,))
         return None
+
+
+def _knows_scale(trace: Trace, clip: GradWrite) -> bool:
+    """Whether the bound is written in terms of the loss scale: ``max_norm * scaler.get_scale()``, also by a name."""
+    tree = parsed(trace.sources.get(clip.location.file, ""))
+    named = {"get_scale"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and "get_scale" in _words(node.value):
+            named |= {word for target in node.targets for word in _words(target)}
+    return any(
+        isinstance(node, ast.Call)
+        and clip.location.line <= node.lineno <= clip.location.end_line
+        and not named.isdisjoint(_words(node))
+        for node in ast.walk(tree)
+    )
+
+
+def _words(node: ast.AST) -> set[str]:
+    """The names and attributes in it."""
+    names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    return names | {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
 
 
 def _later_backwards(trace: Trace) -> dict[tuple[int, Location], bool]:
