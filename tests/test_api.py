@@ -96,6 +96,13 @@ def test_plan_predicts_that_a_step_overwrites_what_the_next_backward_needs() -> 
         nets.loss2.backward()
 
 
+def test_an_optimizer_that_the_plan_does_not_name_holds_its_parameters_all_the_same() -> None:
+    nets = Nets()
+    assert graphscope.plan().backward(nets.loss2).step(nets.opt1).check().ok
+    del nets.opt2
+    assert codes(graphscope.plan().backward(nets.loss2).step(nets.opt1).check()) == ["GS208"]
+
+
 def test_plan_tells_outdated_weights_where_torch_is_silent() -> None:
     nets = Nets(deep=False)
     plan = graphscope.plan().backward(nets.loss1, retain_graph=True).step(nets.opt1).backward(nets.loss2)

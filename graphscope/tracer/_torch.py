@@ -55,6 +55,14 @@ def version(tensor: Tensor) -> int:
         return 0
 
 
+def is_leaf(tensor: Tensor) -> bool:
+    """Whether a tensor is a leaf; one of several views whose base was modified in place is none, and refuses to say."""
+    try:
+        return tensor.is_leaf
+    except RuntimeError:  # 'Output 0 of Unbind is a view and its base ... has been modified inplace'
+        return False
+
+
 def expected_version(node: Any, raw_name: str, data: Tensor, one_of_many: Any = None) -> int | None:
     """The version that a saved tensor had when it was saved; ``one_of_many`` is its SavedTensor in a list of them.
 

@@ -235,7 +235,7 @@ class CallWatch(TorchFunctionMode):
         if number is not None and number not in self._buffers:
             return number
         number = self._seen.number(tensor, location, made_at)
-        fresh = tensor.is_leaf and not isinstance(tensor, torch.nn.Parameter)
+        fresh = _torch.is_leaf(tensor) and not isinstance(tensor, torch.nn.Parameter)
         with _torch.without_modes():
             sources = self._provenance.of_values(tensor) if fresh else frozenset()
         if sources:

@@ -182,6 +182,6 @@ def _names(kind: type) -> Any:
 
 def history(tensor: Tensor) -> Any:
     """The node of a tensor; None for a leaf, and where asking for it would make a new one."""
-    if not tensor.requires_grad or tensor.is_leaf or (tensor._is_view() and _torch.version(tensor)):
+    if not tensor.requires_grad or (tensor._is_view() and _torch.version(tensor)) or tensor.is_leaf:
         return None
     return tensor.grad_fn

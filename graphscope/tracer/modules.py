@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..trace import Flag, ModuleRef
+from . import _torch
 from .names import Names
 from .tensors import Tensors
 
@@ -82,7 +83,7 @@ def _kept_aside(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
 def _leaves(path: str, value: Any) -> Iterator[tuple[str, Tensor]]:
     if isinstance(value, nn.Module):
         yield from ((f"{path}.{name}", p) for name, p in value.named_parameters() if p.requires_grad and value.training)
-    elif isinstance(value, Tensor) and value.requires_grad and value.is_leaf:
+    elif isinstance(value, Tensor) and value.requires_grad and _torch.is_leaf(value):
         yield path, value
 
 

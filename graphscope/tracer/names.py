@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from . import _torch
 from .tensors import Tensors
 
 _REFERENCES_OF_OURS = 3  # to ``frame.f_locals``: the frame's, our variable's, and the one that getrefcount is given
@@ -72,6 +73,10 @@ class Names:
         """The top-level modules in the order they were met, None for those that are gone."""
         return ((ref(), name) for ref, name in self._tops)
 
+    def optimizers(self) -> Iterator[torch.optim.Optimizer]:
+        """The optimizers that were met and are still there."""
+        return (thing for ref, _ in self._paths.values() if isinstance(thing := ref(), torch.optim.Optimizer))
+
     def _name(self, name: str, value: Any, depth: int) -> None:
         if isinstance(value, nn.Module):
             self.name_module(name, value)
@@ -105,7 +110,7 @@ class Names:
     def name_tensor(self, name: str, tensor: Tensor) -> None:
         """Name a tensor that is a leaf or was met before, unless it has a name."""
         number = self._tensors.known(tensor)
-        if number is None and (isinstance(tensor, nn.Parameter) or (tensor.requires_grad and tensor.is_leaf)):
+        if number is None and (isinstance(tensor, nn.Parameter) or (tensor.requires_grad and _torch.is_leaf(tensor))):
             number = self._tensors.number(tensor)
         if number is not None and self._tensors.rows[number].name is None:
             self._tensors.rows[number].name = name

@@ -130,16 +130,17 @@ def planned(steps: Sequence[Planned], frame: FrameType, modules: Sequence[nn.Mod
     shot.names.look(shot.stack)
     for position, module in enumerate(modules):
         shot.names.name_module(f"module {position + 1}", module)
-    named = list({id(step.optimizer): step.optimizer for step in steps if step.optimizer is not None}.values())
-    optimizers = {id(each): shot.optimizer(each) for each in named}
-    timeline = _Timeline(shot, roots, optimizers)
+    stepped = [step.optimizer for step in steps if step.optimizer is not None]
+    optimizers = {id(each): each for each in (*stepped, *(shot.names.optimizers() if stepped else ()))}
+    refs = {key: shot.optimizer(each) for key, each in optimizers.items()}
+    timeline = _Timeline(shot, roots, refs)
     for step in steps:
         timeline.add(step)
     seen = shot.walk.graph(tuple(roots.values()))
     trace = Trace(
         graph=seen,
         events=tuple(timeline.events),
-        optimizers=tuple(optimizers.values()),
+        optimizers=tuple(refs.values()),
         modules=Modules(shot.names, shot.tensors).refs(),
         root=shot.frames.root,
         sources=sources_of([event.location for event in timeline.events], shot.frames.root),

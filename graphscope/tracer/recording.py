@@ -137,7 +137,7 @@ class Recording:
         number = self.tensors.known(tensor)
         if number is not None:
             return number
-        maker = self.tensors.alias(tensor) if tensor.requires_grad and tensor.is_leaf else None
+        maker = self.tensors.alias(tensor) if tensor.requires_grad and _torch.is_leaf(tensor) else None
         if maker is None:
             return self.tensors.number(tensor, made_at)
         number = self.tensors.number(tensor, made_at or self.tensors.rows[maker].made_at)

@@ -88,7 +88,7 @@ class Tensors:
                 dtype_name(tensor.dtype),
                 device_name(tensor.device),
                 tensor.requires_grad,
-                tensor.is_leaf,
+                _torch.is_leaf(tensor),
                 isinstance(tensor, torch.nn.Parameter),
                 made_at,
             )
