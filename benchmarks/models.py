@@ -78,6 +78,35 @@ class GPT(nn.Module):
         return logits
 
 
+class Cells(nn.Module):
+    """An LSTM cell in a Python loop, as people write it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.head = nn.LSTMCell(8, 16), nn.Linear(16, 1)
+
+    def forward(self, steps: Tensor) -> Tensor:
+        hidden = memory = torch.zeros(steps.shape[1], 16)
+        outputs = []
+        for step in steps:
+            hidden, memory = self.cell(step, (hidden, memory))
+            outputs.append(self.head(hidden))
+        return torch.stack(outputs)
+
+
+class Residual(nn.Module):
+    """Layers with a way around each: a thousand nodes and three for 167 of them."""
+
+    def __init__(self, layers: int = 167) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(layers))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = x + torch.relu(layer(x))
+        return x
+
+
 def resnet50_loss() -> Tensor:
     return F.cross_entropy(ResNet()(torch.randn(2, 3, 64, 64)), torch.tensor([1, 2]))
 
@@ -110,3 +139,7 @@ def planned_chain(length: int, fails: bool) -> Trace:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return plan.check().trace
+
+
+def lstm_loss() -> Tensor:
+    return Cells()(torch.randn(200, 2, 8)).mean()

@@ -17,43 +17,10 @@ from pathlib import Path
 from statistics import median
 
 import torch
-from models import GPT, ResNet, gpt2_small_loss, resnet50_loss
+from models import GPT, Cells, Residual, ResNet, gpt2_small_loss, lstm_loss, resnet50_loss
 from torch import Tensor, nn
 
 RUNS, SECONDS = 3, 30.0
-
-
-class Cells(nn.Module):
-    """An LSTM cell in a Python loop, as people write it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cell, self.head = nn.LSTMCell(8, 16), nn.Linear(16, 1)
-
-    def forward(self, steps: Tensor) -> Tensor:
-        hidden = memory = torch.zeros(steps.shape[1], 16)
-        outputs = []
-        for step in steps:
-            hidden, memory = self.cell(step, (hidden, memory))
-            outputs.append(self.head(hidden))
-        return torch.stack(outputs)
-
-
-class Residual(nn.Module):
-    """Layers with a way around each: a thousand nodes and three for 167 of them."""
-
-    def __init__(self, layers: int = 167) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(layers))
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self.layers:
-            x = x + torch.relu(layer(x))
-        return x
-
-
-def cells_loss() -> Tensor:
-    return Cells()(torch.randn(200, 2, 8)).mean()
 
 
 def residual_loss() -> Tensor:
@@ -65,7 +32,7 @@ MODELS: dict[str, tuple[Callable[[], Tensor], Callable[[], tuple[nn.Module, Tens
     "1,000 nodes, all drawn": (residual_loss, lambda: (Residual(), torch.randn(2, 8)), True),
     "GPT-2 small": (gpt2_small_loss, lambda: (GPT(), torch.arange(32).reshape(2, 16)), False),
     "ResNet-50": (resnet50_loss, lambda: (ResNet(), torch.randn(2, 3, 64, 64)), False),
-    "LSTM of 200 steps": (cells_loss, lambda: (Cells(), torch.randn(200, 2, 8)), False),
+    "LSTM of 200 steps": (lstm_loss, lambda: (Cells(), torch.randn(200, 2, 8)), False),
 }
 
 
@@ -128,16 +95,17 @@ def measured(tool: str, name: str) -> str:
     return f"{median(runs):.2f} s, {int(boxes):,} boxes"
 
 
-def main() -> None:
-    torch.set_num_threads(1)
-    if len(sys.argv) > 1:
-        print(*{"ours": ours, "torchviz": torchviz, "torchview": torchview}[sys.argv[1]](sys.argv[2]))
-        return
-    print("| model | graphscope | torchviz | torchview |\n| --- | ---: | ---: | ---: |")
+def table() -> None:
+    """Print what each tool takes for each model."""
+    print("\n| model | graphscope | torchviz | torchview |\n| --- | ---: | ---: | ---: |")
     for name in MODELS:
         cells = [measured(tool, name) for tool in ("ours", "torchviz", "torchview")]
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    torch.set_num_threads(1)
+    if len(sys.argv) > 1:
+        print(*{"ours": ours, "torchviz": torchviz, "torchview": torchview}[sys.argv[1]](sys.argv[2]))
+    else:
+        table()

@@ -113,7 +113,7 @@ def _saved(node: Any) -> list[tuple[str, Tensor]]:
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    return tensor.layout == torch.strided and tensor.is_floating_point()
+    return tensor.layout == torch.strided and tensor.is_floating_point() and not _torch.is_dispatched_in_python(tensor)
 
 
 def _is_bad(tensor: Tensor) -> bool:
