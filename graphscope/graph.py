@@ -29,6 +29,20 @@ class TensorMeta:
 
 
 @dataclass(frozen=True, slots=True)
+class Birth:
+    """When a module was given a parameter that it had made, and by which statements, innermost first."""
+
+    time: int
+    locations: tuple[Location, ...]
+
+    @property
+    def location(self) -> Location:
+        """The statement that made the module, outside of the constructors."""
+        outside = (each for each in self.locations if not each.function.endswith("__init__"))
+        return next(outside, self.locations[-1])
+
+
+@dataclass(frozen=True, slots=True)
 class TensorRef:
     """A tensor, array or number that the tracer met; equality is by ``id``.
 
@@ -37,6 +51,7 @@ class TensorRef:
     ``version`` is the counter's value when the trace was taken. ``made_at`` is where it was first
     seen in the user's code. ``node`` is the graph node that computed it, where it has one, and
     ``kind`` is ``"tensor"``, ``"array"`` (numpy) or ``"number"`` (a Python or numpy scalar).
+    ``birth`` is that of a parameter whose module was made while it was watched.
     """
 
     id: int
@@ -53,6 +68,7 @@ class TensorRef:
     is_parameter: bool = False
     node: int | None = None
     made_at: Location | None = None
+    birth: Birth | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TensorRef) and other.id == self.id

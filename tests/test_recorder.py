@@ -483,3 +483,18 @@ def test_write_in_the_backward_of_a_custom_function_is_recorded() -> None:
     (write,) = of_kind(report, BackwardWrite)
     assert (write.op, write.function, write.is_grad) == ("mul_", "ScribbleBackward", True)
     assert torch.overrides._get_current_function_mode_stack() == []
+
+
+class Gain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(2))
+
+
+def test_birth_of_a_parameter_tells_what_made_its_module_outside_of_constructors() -> None:
+    with graphscope.watch() as report:
+        (Gain().gain * 2).sum().backward()
+        made = line() - 1
+    (gain,) = (each for each in report.trace.tensors if each.birth is not None)
+    assert gain.birth.locations[0].function == "Gain.__init__" and gain.made_at == gain.birth.locations[0]
+    assert gain.birth.location.line == made

@@ -6,10 +6,11 @@ from collections.abc import Collection, Iterator
 
 from ..events import GradRead, InPlaceWrite, RequiresGradSet
 from ..findings import Finding, Fix, Place, Role, Severity
-from ..graph import Graph
 from ..rule import Rule
 from ..trace import Trace
+from ._between import between
 from ._parameters import listed
+from ._rebuilt import rebuilt
 
 _FEW = 8  # backwards that are looked at to tell a tensor that stays from one that is made anew each time
 
@@ -102,8 +103,8 @@ class UnownedParameter(Rule):
         held = {id for optimizer in trace.optimizers for id in optimizer.parameters}
         modules = [module for module in trace.modules if not module.gone]
         members = {id for module in modules for _, id in (*module.parameters, *module.hidden)}
-        free = _forgotten(trace, held)
-        between = set(_between(trace, free, held & trace.ever_reached))
+        free = _forgotten(trace, held).difference(*(ids for each in rebuilt(trace) for ids in each.times))
+        middle = set(between(trace, free, held & trace.ever_reached))
         for module in modules:
             own = [id for _, id in module.parameters]
             hidden = [id for _, id in module.hidden if id in free and id not in held]
@@ -112,14 +113,14 @@ class UnownedParameter(Rule):
             lost = [id for id in own if id in free and id not in hidden]
             if held.intersection(own):
                 late = [id for id in lost if _is_thawed(trace, id)]
-                lost = late or [id for id in lost if id in between]
+                lost = late or [id for id in lost if id in middle]
             elif held.intersection(members):
-                lost = [id for id in lost if id in between and not _is_loaded(trace, id)]
+                lost = [id for id in lost if id in middle and not _is_loaded(trace, id)]
             else:  # an input is optimized, not a network
                 lost = []
             if lost:
                 yield self._finding(trace, lost, held.intersection(own) or held)
-        if lone := [id for id in sorted(between - members) if not trace.graph.tensor(id).is_parameter]:
+        if lone := [id for id in sorted(middle - members) if not trace.graph.tensor(id).is_parameter]:
             yield self._finding(trace, lone, held)
 
     def _finding(self, trace: Trace, unowned: list[int], owned: Collection[int], *, hidden: bool = False) -> Finding:
@@ -193,45 +194,3 @@ def _is_loaded(trace: Trace, id: int) -> bool:
     return any(
         isinstance(event, InPlaceWrite) and event.op == "copy_" and event.write.tensor == id for event in trace.events
     )
-
-
-def _between(trace: Trace, leaves: Collection[int], owned: Collection[int]) -> Iterator[int]:
-    """Those leaves whose operator works on something that was computed from parameters that train."""
-    graph = trace.graph
-    users: dict[int, list[int]] = {}
-    for source, targets in enumerate(graph.targets):
-        for target, _ in targets:
-            users.setdefault(target, []).append(source)
-    node_of = {tensor: node for node, tensor in graph.leaf_tensors.items()}
-    bare: set[int] = set()  # parameters that train, and what is computed from one of them alone: w.t()
-    computed: set[int] = set()
-    stack = [(node_of[id], True) for id in owned if id in node_of]
-    while stack:
-        node, alone = stack.pop()
-        known = bare if alone else computed
-        if node not in known:
-            known.add(node)
-            stack += [(user, alone and len(graph.targets[user]) == 1) for user in users.get(node, ())]
-    for id in sorted(leaves):
-        if id in node_of and any(_meets(graph, node, computed) for node in _first_users(graph, users, node_of[id])):
-            yield id
-
-
-def _first_users(graph: Graph, users: dict[int, list[int]], leaf: int) -> Iterator[tuple[int, int]]:
-    """The operators with other inputs that a leaf goes into, directly or by way of operators with none."""
-    stack = [leaf]
-    while stack:
-        node = stack.pop()
-        for user in users.get(node, ()):
-            if len(graph.targets[user]) == 1:
-                stack.append(user)
-            else:
-                yield user, node
-
-
-def _meets(graph: Graph, use: tuple[int, int], computed: set[int]) -> bool:
-    user, node = use
-    is_sum_of_losses = graph.ops[user] in ("AddBackward0", "SubBackward0") and not any(
-        size > 1 for meta in graph.outputs[user] for size in meta.shape
-    )
-    return not is_sum_of_losses and any(target in computed for target, _ in graph.targets[user] if target != node)

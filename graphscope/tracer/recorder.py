@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.nn.utils import clip_grad
 from torch.optim import optimizer as optim
 
@@ -76,6 +77,7 @@ class Recorder:
         Recorder.active = self
         undo.callback(optim.register_optimizer_step_pre_hook(optimizers.before_step).remove)
         undo.callback(optim.register_optimizer_step_post_hook(optimizers.after_step).remove)
+        undo.callback(register_module_parameter_registration_hook(self._seen.parameter_made).remove)
         self._patch(torch.autograd, "_engine_run_backward", self._backwards.run)
         self._patch(torch.optim.Optimizer, "zero_grad", optimizers.zero_grad)
         self._patch(nn.Module, "zero_grad", optimizers.zero_grad)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from ..errors import internal_error
 from ..events import Call, Event, Refused
+from ..graph import Birth
 from ..location import Location
 from ..trace import Pause
 from . import _torch
@@ -143,6 +145,14 @@ class Recording:
         number = self.tensors.number(tensor, made_at or self.tensors.rows[maker].made_at)
         self.calls.append(Call(self.tick(), type(tensor).__name__, location, (maker,), (number,), (False,), (False,)))
         return number
+
+    def parameter_made(self, module: Any, name: str, parameter: Tensor | None) -> None:
+        """The hook for each parameter that a module is given."""
+        if parameter is not None and not self.off and not self.busy:
+            with self.guard():
+                locations, _ = self.frames.trail(sys._getframe(1))
+                if locations:
+                    self.tensors.born(parameter, Birth(self._time, tuple(locations)))
 
     def refused(self, op: str, inputs: Iterable[Tensor], error: Exception, frame: FrameType) -> None:
         """Torch refused a call."""

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..graph import TensorRef
+from ..graph import Birth, TensorRef
 from ..location import Location
 from . import _torch
 
@@ -41,6 +41,7 @@ class _Row:
     is_leaf: bool
     is_parameter: bool
     made_at: Location | None
+    birth: Birth | None = None
     storage: int = -1
     counter: int = -1
     version: int = 0
@@ -68,6 +69,14 @@ class Tensors:
         self.released: dict[int, int] = {}  # by storage: the time of the backward after which it was gone
         self.numbers: dict[int, int] = {}
         self._counters = 0
+        self._births: dict[int, tuple[Callable[[], Any], Birth]] = {}  # by ``id()``, until it has a number
+
+    def born(self, parameter: Tensor, birth: Birth) -> None:
+        """A module was given this parameter."""
+        if self.known(parameter) is None and id(parameter) not in self._births:
+            address = id(parameter)
+            gone = weakref.ref(parameter, lambda _: self._births.pop(address, None))
+            self._births[address] = gone, birth
 
     def known(self, value: Any) -> int | None:
         """The number of a value met before."""
@@ -80,6 +89,7 @@ class Tensors:
         if number is not None and self.rows[number].ref() is tensor:
             return number
         number = len(self.rows)
+        birth = self._births.pop(id(tensor))[1] if id(tensor) in self._births else None
         self.rows.append(
             _Row(
                 weakref.ref(tensor),
@@ -90,7 +100,8 @@ class Tensors:
                 tensor.requires_grad,
                 _torch.is_leaf(tensor),
                 isinstance(tensor, torch.nn.Parameter),
-                made_at,
+                made_at if birth is None else birth.locations[0],
+                birth,
             )
         )
         self.numbers[id(tensor)] = number
@@ -195,6 +206,7 @@ class Tensors:
                 is_parameter=row.is_parameter,
                 node=None if row.sequence is None else nodes.get(row.sequence),
                 made_at=row.made_at,
+                birth=row.birth,
             )
             for number, row in enumerate(self.rows)
         )

@@ -1,4 +1,4 @@
-"""GS308: an optimizer is made anew for every step or two, so that its state is lost each time."""
+"""GS308: an optimizer, or a module that trains, is made anew for every step or two."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from ..events import InPlaceWrite
 from ..findings import Finding, Fix, Place, Role, Severity
 from ..rule import Rule
 from ..trace import OptimizerRef, Trace
+from ._parameters import listed
+from ._rebuilt import FEW_STEPS, MIN_TIMES, Rebuilt, rebuilt
 
-_FEW_STEPS = 2  # with more of them between, making it anew may be meant: a new phase, a client of its own
-_MIN_TIMES = 3
+_MOST_CALLERS = 3
 
 
-class RebuiltOptimizer(Rule):
-    """An optimizer is made anew for every step or two, so that its state is lost each time.
+class RebuiltInLoop(Rule):
+    """An optimizer, or a module that trains, is made anew for every step or two, so that what it has learnt is lost.
 
     Adam's moments and SGD's momentum live in the optimizer. One that is made inside of the training step begins with
     none at every step: Adam then takes a first step again and again, whose length does not depend on the gradient, and
-    momentum never builds up. Not reported for optimizers without state, nor where the weights are reset in between.
+    momentum never builds up. A layer that is made in ``forward``, or in the step, has random weights again each time,
+    and trains never. Not reported for optimizers without state, nor where the weights are reset or loaded in between.
 
     Bad::
 
@@ -34,6 +36,27 @@ class RebuiltOptimizer(Rule):
                 net(torch.ones(2, 4)).sum().backward()
                 opt.step()
 
+    Bad: a layer is made in ``forward``::
+
+        import torch, graphscope
+
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first = torch.nn.Linear(4, 8)
+
+            def forward(self, x):
+                last = torch.nn.Linear(8, 1)  # GS308
+                return last(self.first(x).relu())
+
+        with graphscope.watch() as report:
+            net = Net()
+            opt = torch.optim.SGD(net.parameters(), lr=0.1)
+            for _ in range(4):
+                opt.zero_grad()
+                net(torch.ones(2, 4)).sum().backward()
+                opt.step()
+
     Good::
 
         import torch, graphscope
@@ -43,20 +66,23 @@ class RebuiltOptimizer(Rule):
         with graphscope.watch() as report:
             for _ in range(4):
                 opt.zero_grad()
-                net(torch.ones(2, 4)).sum().backward()
+                criterion = torch.nn.MSELoss()
+                criterion(net(torch.ones(2, 4)), torch.ones(2, 1)).backward()
                 opt.step()
             for _ in range(3):
                 fast = torch.nn.Linear(4, 1)
                 inner = torch.optim.Adam(fast.parameters(), lr=0.1)
                 fast(torch.ones(2, 4)).sum().backward()
                 inner.step()
+                print(fast(torch.ones(2, 4)).mean().item())
     """
 
     code = "GS308"
     severity = Severity.ERROR
 
     def check(self, trace: Trace) -> Iterator[Finding]:
-        """An error for each statement that makes an optimizer of the same parameters again and again."""
+        """An error for each statement that makes an optimizer of the same parameters, or a module, again and again."""
+        yield from (self._module(trace, each) for each in rebuilt(trace))
         steps = Counter(step.optimizer for step in trace.steps if step.ran)
         families: dict[tuple[int, frozenset[int]], list[OptimizerRef]] = {}
         for optimizer, first in zip(trace.optimizers, kin(trace), strict=True):
@@ -64,10 +90,10 @@ class RebuiltOptimizer(Rule):
                 families.setdefault((first, frozenset(optimizer.parameters)), []).append(optimizer)
         for members in families.values():
             often = sorted(steps[member.id] for member in members)
-            if len(members) >= _MIN_TIMES and often[len(often) // 2] <= _FEW_STEPS and not _reset(trace, members):
-                yield self._finding(members, sum(often))
+            if len(members) >= MIN_TIMES and often[len(often) // 2] <= FEW_STEPS and not _reset(trace, members):
+                yield self._optimizer(members, sum(often))
 
-    def _finding(self, members: list[OptimizerRef], steps: int) -> Finding:
+    def _optimizer(self, members: list[OptimizerRef], steps: int) -> Finding:
         last = members[-1]
         assert last.location is not None
         return self.finding(
@@ -79,6 +105,30 @@ class RebuiltOptimizer(Rule):
             kind=last.kind,
             times=len(members),
             steps=steps,
+        )
+
+    def _module(self, trace: Trace, found: Rebuilt) -> Finding:
+        times, first = len(found.times), found.times[0]
+        birth = trace.graph.tensor(first[0]).birth
+        what = "a parameter" if birth is None else "a module"
+        stack = () if birth is None else birth.locations
+        callers = stack[stack.index(found.location) + 1 :] if found.location in stack else ()
+        fate = (
+            "each time they train for a step or two, are thrown away, and start at random again"
+            if found.held
+            else "no optimizer holds them, and they start at random again each time"
+        )
+        return self.finding(
+            f"{what} is made anew {times} times while the program trains ({listed(trace, first)}): {fate}",
+            places=[
+                Place(found.location, Role.CAUSE, "made here, again and again"),
+                *(Place(each, Role.RELATED, "called from here") for each in callers[:_MOST_CALLERS]),
+            ],
+            fixes=[
+                Fix("make it once, in __init__ or before the loop, and give it to the optimizer", found.location),
+            ],
+            times=times,
+            parameters=tuple(trace.graph.tensor(id).name for id in first),
         )
 
 
