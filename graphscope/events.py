@@ -156,7 +156,8 @@ class NonFinite:
     """An optimizer is about to step on gradients of ``tensors`` that are not finite.
 
     ``node`` is the operation that first made such a number: in its backward, or ``in_forward`` already; None where it
-    was not seen. ``has_nan`` is False if they are infinite only.
+    was not seen. ``has_nan`` is False if they are infinite only. ``given`` tells that data which is not finite
+    itself went into that operation.
     """
 
     time: int
@@ -168,6 +169,7 @@ class NonFinite:
     in_forward: bool = False
     has_nan: bool = True
     thread: int = 0
+    given: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..cycles import kin
-from ..events import Backward, OptimizerStep, ScalerCall
+from ..events import Backward, OptimizerStep, ScalerCall, ZeroGrad
 from ..findings import Severity
 from ..ledger import Holding, Use, ledger
 from ..location import Location
 from ..trace import OptimizerRef, Trace
+
+Lost = tuple[Backward, ZeroGrad, OptimizerStep]  # what was written, what zeroed it, and who would have used it
 
 
 def uses_of(trace: Trace, optimizer: OptimizerRef) -> tuple[Use, ...]:
@@ -39,6 +41,26 @@ def used_before(holding: Holding) -> Backward | None:
         if isinstance(change, OptimizerStep):
             break
     return next((change for change in changes if isinstance(change, Backward)), None)
+
+
+def lost(use: Use) -> Lost | None:
+    """The last backward before a step, if what it wrote was zeroed, as all that the step could have used was."""
+    found: Lost | None = None
+    for holding, parameters in use.parts:
+        zero = holding.zero
+        if zero is None:
+            if holding.fresh:
+                return None
+            continue
+        if zero.to_none and set(parameters) & set(use.step.graded):
+            return None  # written by something that was not seen
+        before: Holding | None = holding
+        while before is not None and before.zero is not None:
+            zero, before = before.zero, before.before
+        backwards = backwards_in(before) if before is not None else ()
+        if backwards and (found is None or backwards[-1].time > found[0].time):
+            found = backwards[-1], zero, use.step
+    return found
 
 
 def how_often(count: int, of: int, what: str = "step") -> str:

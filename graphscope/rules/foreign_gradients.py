@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 from ..events import Backward, OptimizerStep, ZeroGrad
 from ..findings import Cleared, Finding, Fix, Place, Role, Severity
-from ..ledger import Use
+from ..ledger import Holding, Use
 from ..rule import Rule
 from ..trace import OptimizerRef, Trace
 from ._lifetime import call_text
 from ._parameters import listed
+from ._roles import Role as Part
+from ._roles import loss_role, parameter_role
 from ._steps import backwards_in, how_often, severity_of, used_before, uses_of
 
 
@@ -39,6 +41,25 @@ class ForeignGradients(Rule):
                 d_loss = d(g(torch.ones(2, 4)).detach()).mean()
                 d_loss.backward()  # GS304
                 opt_d.step()
+
+    Bad: both backwards come before the steps::
+
+        import torch, graphscope
+
+        actor, critic = torch.nn.Linear(4, 2), torch.nn.Linear(6, 1)
+        opt_a = torch.optim.SGD(actor.parameters(), lr=0.1)
+        opt_c = torch.optim.SGD(critic.parameters(), lr=0.1)
+        state = torch.ones(3, 4)
+        with graphscope.watch() as report:
+            for _ in range(3):
+                opt_a.zero_grad()
+                opt_c.zero_grad()
+                critic_loss = critic(torch.ones(3, 6)).pow(2).mean()
+                critic_loss.backward()
+                actor_loss = -critic(torch.cat([state, actor(state)], 1)).mean()
+                actor_loss.backward()  # GS304
+                opt_c.step()
+                opt_a.step()
 
     Good: two losses train the encoder::
 
@@ -179,7 +200,32 @@ class _Owners:
                 owner = self._owner(foreign, own, me)
                 if owner is not None:
                     return _Leak(use.step, own, foreign, owner, parameters)
+        return next((leak for holding, ids in use.parts if (leak := self._opposed(use, holding, ids))), None)
+
+    def _opposed(self, use: Use, holding: Holding, parameters: tuple[int, ...]) -> _Leak | None:
+        """An actor that steps on its critic's loss beside its own, or the other way round, as their names tell."""
+        backwards, me = backwards_in(holding), use.step.optimizer
+        mine = parameter_role(self._trace, parameters) if len(backwards) > 1 else None
+        if mine is None:
+            return None
+        roles = {each.time: self._role(each) for each in backwards}
+        own = next((each for each in reversed(backwards) if roles[each.time] == mine), None)
+        foreign = next((each for each in backwards if roles[each.time] not in (None, mine)), None)
+        if own is None or foreign is None:
+            return None
+        reached = self._trace.reached(foreign)
+        for other, held in self._held.items():
+            theirs = (held & reached) - self._held[me]
+            if other != me and theirs and parameter_role(self._trace, theirs) == roles[foreign.time]:
+                return _Leak(use.step, own, foreign, other, parameters)
         return None
+
+    def _role(self, backward: Backward) -> Part | None:
+        """Whom a backward is for: by its name, or as it reaches the one that judges and nobody else."""
+        if (named := loss_role(backward)) is not None:
+            return named
+        touched = [held for held in self._held.values() if held & self._trace.reached(backward)]
+        return "judges" if len(touched) == 1 and parameter_role(self._trace, touched[0]) == "judges" else None
 
     def _owner(self, foreign: Backward, own: Backward, me: int) -> int | None:
         """The optimizer that a backward is for, and not this one, which has another backward of its own."""

@@ -28,6 +28,10 @@ _CURES = {
     "LogSoftmax": "leave at least one position of each row unmasked",
     "Exp": "subtract the largest value before, or clamp the argument: the result overflows",
 }
+_HALF = (
+    "float16 ends at 65504: compute this in float32 (x.float()) or bfloat16, or scale what goes in; for gradients that "
+    "overflow, a torch.amp.GradScaler leaves the step out and scales less"
+)
 _MASKED = (
     "; torch.where and a product with a mask do not help after it, as zero times infinity is NaN: "
     "put the safe value in before"
@@ -67,6 +71,32 @@ class NonFiniteGradients(Rule):
                 spread.mean().backward()
                 opt.step()
                 opt.zero_grad()
+
+    Bad: float16 ends at 65504::
+
+        import torch, graphscope
+
+        query, key = torch.nn.Linear(4, 64), torch.nn.Linear(4, 64)
+        opt = torch.optim.SGD([*query.parameters(), *key.parameters()], lr=0.1)
+        x = 1000 * torch.ones(3, 4)
+        with graphscope.watch() as report:
+            with torch.autocast("cpu", dtype=torch.float16):
+                scores = query(x) @ query(x).T  # GS309
+                loss = (scores.softmax(1) @ key(x)).mean()
+            loss.backward()
+            opt.step()
+
+    Bad: the data is not finite::
+
+        import torch, graphscope
+
+        net = torch.nn.Linear(4, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        x = torch.tensor([[1.0, 2.0, float("nan"), 4.0]])
+        with graphscope.watch() as report:
+            prediction = net(x)  # GS309
+            prediction.pow(2).mean().backward()
+            opt.step()
 
     Good::
 
@@ -113,11 +143,20 @@ class NonFiniteGradients(Rule):
             node = trace.graph.node(event.node)
             op = node.label
             module = f" in {node.module}" if node.module else ""
-            if event.in_forward:
+            if node.is_leaf:
+                made, fix = _broken(trace, event, places)
+            elif event.given:
+                made = f"the loss is not finite either: the data that `{op}`{module} is given is not"
+                fix = (
+                    "look at the data: assert torch.isfinite(x).all() where it is loaded, and drop or fill what is not"
+                )
+            elif event.in_forward:
                 made = f"the loss is not finite either: `{op}`{module} is the first operation whose result is not"
             else:
                 made = f"`{op}`{module} is the first whose derivative is not finite, where its result may well be"
-            fix = _cure(op, in_forward=event.in_forward)
+            if _is_half(trace, event.node):
+                fix = fix or _HALF
+            fix = fix or _cure(op, in_forward=event.in_forward)
             if node.location is not None:
                 at = node.location
                 places.insert(0, Place(at, Role.CAUSE, f"`{op}` makes the first {numbers} here"))
@@ -133,6 +172,35 @@ class NonFiniteGradients(Rule):
             steps=steps,
             nodes=() if event.node is None else (event.node,),
         )
+
+
+def _broken(trace: Trace, event: NonFinite, places: list[Place]) -> tuple[str, str]:
+    """How a parameter had become such a number before this backward, and what to do."""
+    assert event.node is not None
+    id = trace.graph.leaf_tensors[event.node]
+    tensor = trace.graph.tensor(id)
+    before = [step for step in trace.steps if step.time < event.time and id in step.graded]
+    if not before:
+        if tensor.made_at is not None:
+            places.insert(0, Place(tensor.made_at, Role.CAUSE, "made here"))
+        return f"`{tensor}` holds such a number itself, and no step has changed it yet", "give it initial values"
+    optimizer = trace.optimizers[before[-1].optimizer]
+    if optimizer.location is not None:
+        places.insert(0, Place(optimizer.location, Role.CAUSE, f"`{optimizer.name}` is made here"))
+    made = f"`{tensor}` holds such a number since the step before, whose gradients were finite"
+    if _is_half(trace, event.node):
+        cure = (
+            "keep the weights in float32 and use torch.autocast: in float16 the eps of an optimizer like Adam (1e-8) "
+            "is zero, and zero by zero is NaN"
+        )
+        return f"{made}: the update itself cannot be computed in float16", cure
+    return f"{made}: the step was too long", "use a smaller learning rate, or clip the gradients"
+
+
+def _is_half(trace: Trace, node: int) -> bool:
+    """Whether an operation gives, or its backward gives on, float16 numbers, which end at 65504."""
+    behind = [node, *(target for target, _ in trace.graph.targets[node] if target >= 0)]
+    return any(meta.dtype == "float16" for each in behind for meta in trace.graph.outputs[each])
 
 
 def _cure(op: str, *, in_forward: bool) -> str | None:

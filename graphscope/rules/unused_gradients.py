@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..events import Backward, GradRead, GradWrite, ZeroGrad
+from ..events import Backward, GradRead, GradWrite, ScalerCall, ZeroGrad
 from ..findings import Finding, Fix, Place, Role, Severity
 from ..ledger import ledger
 from ..location import Location
 from ..rule import Rule
 from ..trace import Trace
 from ._lifetime import call_text
-from ._steps import how_often
+from ._steps import how_often, lost
 
 
 class UnusedGradients(Rule):
     """A backward writes gradients that are zeroed before any step, or anything else, has used them.
 
     The work is lost. Usually ``step()`` is missing, or stands outside of the loop, or gradients are zeroed before every
-    micro-batch of an accumulation, so that each step knows the last one only. Reading ``grad`` counts as a use.
+    micro-batch of an accumulation, so that each step knows the last one only. Reading ``grad`` counts as a use, and so
+    does a step that a GradScaler leaves out.
 
     Bad::
 
@@ -59,6 +60,22 @@ class UnusedGradients(Rule):
                 net(attacked).pow(2).sum().backward()
                 opt.step()
                 opt.zero_grad()
+
+    Good: the scaler finds its scale::
+
+        import torch, graphscope
+
+        net = torch.nn.Linear(4, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**20)
+        with graphscope.watch() as report:
+            for _ in range(8):
+                opt.zero_grad()
+                with torch.autocast("cpu", dtype=torch.float16):
+                    loss = net(torch.ones(2, 4)).mean()
+                scaler.scale(loss).backward()
+                scaler.step(opt)
+                scaler.update()
     """
 
     code = "GS307"
@@ -71,10 +88,11 @@ class UnusedGradients(Rule):
         runs: dict[Location, list[tuple[Backward, ZeroGrad | None]]] = {}
         for event, zero in _fates(trace):
             runs.setdefault(event.location, []).append((event, zero))
+        missed = {found[0].time for use in ledger(trace).uses if (found := lost(use))}  # by a step that came too late
         for fates in runs.values():
-            lost = [(event, zero) for event, zero in fates if zero is not None]
-            if len(lost) > 1 and 2 * len(lost) >= len(fates):
-                yield self._finding(trace, *lost[-1], len(lost), len(fates))
+            gone = [(event, zero) for event, zero in fates if zero is not None]
+            if len(gone) > 1 and 2 * len(gone) >= len(fates) and not any(event.time in missed for event, _ in gone):
+                yield self._finding(trace, *gone[-1], len(gone), len(fates))
 
     def _finding(self, trace: Trace, event: Backward, zero: ZeroGrad, count: int, of: int) -> Finding:
         owner = next(o for o in trace.optimizers if set(o.parameters) & trace.reached(event))
@@ -123,6 +141,9 @@ def _fates(trace: Trace) -> Iterator[tuple[Backward, ZeroGrad | None]]:
                 yield from ((each, None) for each in waiting.values())
                 waiting.clear()
             case GradWrite() if not event.clips:
+                yield from ((each, None) for each in waiting.values())
+                waiting.clear()
+            case ScalerCall() if event.op in ("unscale_", "step"):
                 yield from ((each, None) for each in waiting.values())
                 waiting.clear()
             case ZeroGrad():

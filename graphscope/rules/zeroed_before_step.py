@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..events import Backward, OptimizerStep, ZeroGrad
 from ..findings import Action, Edit, Finding, Fix, Place, Role, Severity
-from ..ledger import Holding, Use
 from ..rule import Rule
 from ..trace import OptimizerRef, Trace
 from ._lifetime import call_text
-from ._steps import backwards_in, how_often, uses_by_statement
-
-_Lost = tuple[Backward, ZeroGrad, OptimizerStep]
+from ._steps import Lost, how_often, lost, uses_by_statement
 
 
 class ZeroedBeforeStep(Rule):
@@ -53,14 +49,14 @@ class ZeroedBeforeStep(Rule):
     def check(self, trace: Trace) -> Iterator[Finding]:
         """An error for each statement most of whose steps have nothing to use for this reason."""
         for uses in uses_by_statement(trace).values():
-            if (lost := [found for use in uses if (found := _lost(use))]) and 2 * len(lost) > len(uses):
-                yield self._finding(trace.optimizers[uses[0].step.optimizer], lost, len(uses))
+            if (all_lost := [each for use in uses if (each := lost(use))]) and 2 * len(all_lost) > len(uses):
+                yield self._finding(trace.optimizers[uses[0].step.optimizer], all_lost, len(uses))
 
-    def _finding(self, optimizer: OptimizerRef, lost: list[_Lost], of: int) -> Finding:
-        backward, zero, step = lost[-1]
+    def _finding(self, optimizer: OptimizerRef, found: list[Lost], of: int) -> Finding:
+        backward, zero, step = found[-1]
         return self.finding(
             f"the gradients of `{optimizer.name}` are zeroed after {call_text(backward)} and before the step, "
-            f"{how_often(len(lost), of)}: the step has nothing to use",
+            f"{how_often(len(found), of)}: the step has nothing to use",
             places=[
                 Place(zero.location, Role.CAUSE, "the gradients are zeroed here"),
                 Place(backward.location, Role.RELATED, f"{call_text(backward)} made them here"),
@@ -75,26 +71,6 @@ class ZeroedBeforeStep(Rule):
                 )
             ],
             optimizer=optimizer.name,
-            count=len(lost),
+            count=len(found),
             steps=of,
         )
-
-
-def _lost(use: Use) -> _Lost | None:
-    """The last backward before a step, if what it wrote was zeroed, as all that the step could have used was."""
-    found: _Lost | None = None
-    for holding, parameters in use.parts:
-        zero = holding.zero
-        if zero is None:
-            if holding.fresh:
-                return None
-            continue
-        if zero.to_none and set(parameters) & set(use.step.graded):
-            return None  # written by something that was not seen
-        before: Holding | None = holding
-        while before is not None and before.zero is not None:
-            zero, before = before.zero, before.before
-        backwards = backwards_in(before) if before is not None else ()
-        if backwards and (found is None or backwards[-1].time > found[0].time):
-            found = backwards[-1], zero, use.step
-    return found

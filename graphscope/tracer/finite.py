@@ -12,8 +12,7 @@ from ..events import NonFinite
 from ..location import Location
 from . import _torch
 from .recording import Recording
-
-_RESULTS = ("result", "output", "log_sum_exp", "logsumexp")
+from .results import is_result, result, saved_by, source_of
 
 
 class FiniteWatch:
@@ -27,20 +26,25 @@ class FiniteWatch:
         self._seen = recording
         self._sums: list[tuple[int, list[Tensor], list[Tensor]]] = []  # by node: of what came in, of what came out
         self._handles: list[Any] = []
-        self._forward: int | None = None
+        self._forward: tuple[int, bool] | None = None
         self._maker: int | None = None
+        self._told = False  # what comes after the first such step is a consequence of it
 
     def before_walk(self) -> None:
         """The graph is about to be walked."""
-        self._seen.walk.risky = []
+        self._seen.walk.risky, self._seen.walk.narrow = [], []
 
     def before_backward(self, roots: Any, *, create_graph: bool) -> None:
         """It has been walked, and is about to be visited."""
-        risky, self._seen.walk.risky = self._seen.walk.risky or [], None
-        if create_graph or _torch.is_profiling():
+        walk = self._seen.walk
+        risky, walk.risky = walk.risky or [], None
+        narrow, walk.narrow = walk.narrow, []
+        if create_graph or self._told or _torch.is_profiling():
             return
         if self._forward is None and any(_is_bad_number(root) for root in roots):
             self._forward = self._origin(roots)
+        if not self._seen.scales:  # a scaler looks for what overflows, and leaves such steps out
+            risky += [(id, node) for id, node in narrow if self._gives_half(id)]
         self._handles = [node.register_hook(self._hook(id)) for id, node in risky]
 
     def after_backward(self) -> None:
@@ -52,6 +56,12 @@ class FiniteWatch:
         sums, self._sums = self._sums, []
         if sums and self._maker is None:  # numbers are kept until the step, no tensors: the program could count those
             self._maker = next((id for id, came, gave in sums if _bad(gave) and not _bad(came)), None)
+
+    def _gives_half(self, id: int) -> bool:
+        """Whether the backward of a node gives float16 numbers to one behind it."""
+        outputs = self._seen.walk.outputs
+        behind = (target for target, _ in self._seen.walk.targets[id] if target >= 0)
+        return any(meta.dtype == "float16" for target in behind for meta in outputs[target])
 
     def _hook(self, id: int) -> Any:
         def hook(outgoing: Any, incoming: Any) -> None:
@@ -71,45 +81,40 @@ class FiniteWatch:
         bad = [(each, grad) for each, grad in grads if _is_bad(grad)]
         if not bad:
             return
-        node = maker if forward is None else forward
+        node, given = (maker, False) if forward is None else forward
         numbers = tuple(self._seen.tensors.number(each) for each, _ in bad)
         has_nan = any(bool(grad.isnan().any()) for _, grad in bad)
         time, step = self._seen.tick(), self._seen.step
-        self._seen.events.append(NonFinite(time, step, location, number, numbers, node, forward is not None, has_nan))
+        self._told = node is not None
+        self._seen.events.append(
+            NonFinite(time, step, location, number, numbers, node, forward is not None, has_nan, given=given)
+        )
 
-    def _origin(self, roots: Any) -> int | None:
-        """The operation whose result is the first that is not finite, as far as nodes saved results."""
+    def _origin(self, roots: Any) -> tuple[int, bool] | None:
+        """The parameter that is not finite, or the operation whose result is the first that is not, as far as known.
+
+        With whether data without a history, which is not finite, went into that operation.
+        """
         nodes = {}
         waiting = [root.grad_fn for root in roots if isinstance(root, Tensor) and root.grad_fn is not None]
+        ends = {node: tensor for node, tensor in zip(waiting, roots, strict=False) if _is_bad_number(tensor)}
         while waiting:
             node = waiting.pop()
             if node not in nodes and hasattr(node, "_sequence_nr"):
                 nodes[node] = node._sequence_nr()
                 waiting += [target for target, _ in node.next_functions if target is not None]
+        for node in nodes:
+            if hasattr(node, "variable") and _is_bad(node.variable):
+                return self._seen.walk.walk(node), False
         for node in sorted(nodes, key=lambda each: nodes[each]):
-            saved = _saved(node)
-            if any(_is_bad(tensor) for name, tensor in saved if name.startswith(_RESULTS)):
-                return self._seen.walk.walk(node)
-            shapes = [tensor.shape for name, tensor in saved if not name.startswith(_RESULTS) and _is_bad(tensor)]
-            for target, output in node.next_functions if shapes else ():
-                if target is not None and target.name() != "torch::autograd::AccumulateGrad":
-                    meta = target._input_metadata[output]
-                    if any(tuple(meta.shape) == tuple(shape) for shape in shapes):
-                        return self._seen.walk.walk(target)
+            value = result(node)
+            for name, tensor in saved_by(node):
+                if not is_result(name) and _is_bad(tensor):
+                    source = source_of(node, name, tuple(tensor.shape))
+                    return self._seen.walk.walk(source or node), source is None
+            if node in ends or (value is not None and _is_bad(value)):
+                return self._seen.walk.walk(node), False
         return None
-
-
-def _saved(node: Any) -> list[tuple[str, Tensor]]:
-    found = []
-    for name in _torch.raw_saved_names(type(node)):
-        try:
-            raw = getattr(node, name)
-        except RuntimeError:  # freed
-            continue
-        for each in raw if isinstance(raw, tuple) else (raw,):
-            if isinstance(each.data, Tensor) and each.unpack_hook is None:
-                found.append((name.removeprefix("_raw_saved_"), each.data))
-    return found
 
 
 def _is_plain(tensor: Tensor) -> bool:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from ..events import OptimizerStep, Write, ZeroGrad

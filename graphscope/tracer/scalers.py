@@ -43,7 +43,9 @@ class ScalerWatch:
         if self._seen.off or self._seen.busy or self._gradients.quiet or not args or not args[0].is_enabled():
             return original(*args, **kwargs)
         began, steps = self._seen.now, self._seen.step
-        if op != "scale":
+        if op == "scale":
+            self._seen.scales = True
+        else:
             self._gradients.quiet += 1
         try:
             result = original(*args, **kwargs)

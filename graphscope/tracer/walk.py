@@ -24,6 +24,7 @@ _RISKY = (
     *("Var", "Atan2", "Xlogy", "Softmax", "Exp", "Prod", "Cumprod", "Tan", "Cdist", "Pdist", "Binary", "Logit"),
     *("Erfinv", "Lgamma", "Digamma", "EuclideanDist", "Svd", "Renorm", "Cosine", "ForeachNorm", "Hypot"),
 )
+_CASTS = ("ToCopyBackward0",)
 _UNSEEN: tuple[tuple[int, int], ...] = ((-2, -2),)
 
 
@@ -48,6 +49,7 @@ class Walk:
         self.leaf_tensors: dict[int, int] = {}
         self.custom: dict[int, bool | None] = {}
         self.risky: list[tuple[int, Any]] | None = None  # new nodes whose backward may divide by zero, if wanted
+        self.narrow: list[tuple[int, Any]] = []  # with them, those whose gradients may be too large for a float16
         self._facts = facts
         self._found = found
         self._begun = 0
@@ -126,8 +128,11 @@ class Walk:
             self.outputs.append(())
         if self._found is not None:
             self._found(id, sequence)
-        if is_risky and self.risky is not None:
-            self.risky.append((id, node))
+        if self.risky is not None:
+            if is_risky:
+                self.risky.append((id, node))
+            elif self._facts and not is_leaf and (op in _CASTS or any(m.dtype == "float16" for m in self.outputs[id])):
+                self.narrow.append((id, node))
         return id
 
     def _look_at(self, node: Any, id: int, names: Names) -> None:
