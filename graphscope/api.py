@@ -93,6 +93,10 @@ def why(tensor: Tensor | str, loss: Tensor) -> Why:
 
     ``tensor`` may be a name as well: ``why("net1.0.weight", loss)``. Inside ``watch()``, or in a script that is
     inspected, the answer rests on all calls so far, elsewhere on the graph alone, which has no trace of what was cut.
+    Where there is a way, it is told where on it the gradient becomes zero everywhere, NaN or infinite. For that the
+    formulas of the nodes are applied one by one, outside of the engine: no hook fires, nothing is written or freed. The
+    loss must be one number whose graph is not freed yet; custom Functions are not run, and what lies behind them and
+    what hooks do to gradients stays unknown.
     Raises GraphscopeError when given something else, or a name that nothing has.
     """
     return explain(*asking.question(tensor, loss, sys._getframe(1)))
@@ -116,6 +120,7 @@ def inspect(
     every_step: bool = False,
     steps: int | None = None,
     arrays: bool = True,
+    fades: bool = False,
     select: Collection[str] = (),
     ignore: Collection[str] = (),
 ) -> Report:
@@ -124,7 +129,10 @@ def inspect(
     A long run is recorded until it repeats itself, then sampled, unless ``every_step`` is set. With ``steps`` it is
     ended once each line that calls ``step()`` ran that often, or one of them tenfold. Its exceptions are shown as
     Python shows them; ``report.trace.outcome`` has its exit status. ``arrays`` is as for ``watch``.
+    With ``fades``, every gradient is followed on its way, so that the trace tells where it becomes zero or not finite.
     Raises GraphscopeError if there is no such script.
     """
-    trace = script.run(str(target), list(args), module=module, every_step=every_step, steps=steps, arrays=arrays)
+    trace = script.run(
+        str(target), list(args), module=module, every_step=every_step, steps=steps, arrays=arrays, fades=fades
+    )
     return analyze(trace, select=select, ignore=ignore)

@@ -251,6 +251,7 @@ def inspect(
         every_step=every_step,
         steps=steps,
         arrays=not no_arrays,
+        fades=why is not None,
         select=select,
         ignore=ignore,
     )

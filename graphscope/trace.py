@@ -112,6 +112,21 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Fade:
+    """A ``node`` at which the gradient fades that goes from a ``root`` to an ``end``, a node and an ``output`` of it.
+
+    ``kind`` is ``"zero"`` (from there on it is zero everywhere), ``"cancelled"`` (so are the sums of what meets there)
+    or ``"not finite"``.
+    """
+
+    root: int
+    end: int
+    output: int
+    node: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     """``steps`` optimizer steps from ``step`` on, before ``time``, repeated what was known and were not recorded."""
 
@@ -128,7 +143,8 @@ class Trace:
     ``root`` is the directory that locations are relative to, ``sources`` the text of the files they
     name. ``unseen`` says in words what could not be examined. ``steps_run`` counts the optimizer steps, those in
     ``pauses`` too. ``gone`` tells when the loss of a backward that retained its graph went away, by TensorRef id, and
-    ``released`` the time of the backward after which a storage was gone. ``surveys`` tell which graphs outlive steps.
+    ``released`` the time of the backward after which a storage was gone. ``surveys`` tell which graphs outlive steps,
+    ``fades`` where gradients became zero or not finite, if that was asked.
     """
 
     graph: Graph = field(default_factory=Graph)
@@ -146,6 +162,7 @@ class Trace:
     gone: dict[int, int] = field(default_factory=dict)
     released: dict[int, int] = field(default_factory=dict)
     surveys: tuple[Survey, ...] = ()
+    fades: tuple[Fade, ...] = ()
 
     @property
     def tensors(self) -> tuple[TensorRef, ...]:

@@ -6,13 +6,40 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .errors import GraphscopeError
-from .events import Call
+from .events import Call, NonFinite
 from .flow import HARD, WAYS_OUT
 from .graph import Graph, Root
 from .location import Location
-from .trace import Trace
+from .trace import Fade, Trace
 
 _MOST_TOLD = 6
+
+
+_ZEROS = {  # by the beginning of the operator's name; "there" is wherever a gradient arrives
+    "Relu": "its input is not above zero there",
+    "Threshold": "its input is not above the threshold there",
+    "Hardtanh": "its input is outside of the bounds there",
+    "Hardsigmoid": "its input is outside of the bounds there",
+    "Clamp": "its input is outside of the bounds there",
+    "Sigmoid": "it is saturated there",
+    "Tanh": "it is saturated there",
+    "Mul": "the other factor is zero there",
+    "MaskedFill": "the mask covers it there",
+    "Where": "the condition chooses the other value there",
+    "Softmax": "it is saturated there, or the gradient is the same for all of a row, which adds up to one anyway",
+}
+_POLES = {
+    "Sqrt": "its derivative is infinite at zero",
+    "Rsqrt": "its derivative is infinite at zero",
+    "Log": "its derivative is infinite at zero",
+    "Pow": "its derivative is infinite at zero for an exponent below one",
+    "Div": "its derivative is infinite for a divisor of zero",
+    "Reciprocal": "its derivative is infinite at zero",
+    "Acos": "its derivative is infinite at 1 and -1",
+    "Asin": "its derivative is infinite at 1 and -1",
+    "Atan2": "it has no derivative at (0, 0)",
+    "Std": "it has no derivative where all values are equal, or there is one alone",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +49,8 @@ class Why:
     ``connected`` tells whether backward on the loss reaches the tensor. ``path`` are the ids of the nodes from the
     loss to it; ``cuts`` the calls that cut the way, fewest possible: () where the loss was never computed from the
     tensor. ``before`` is the last call on the way that still has the history of the tensor, ``after`` the first one
-    whose result the loss reaches. ``flat`` are the nodes on the path whose gradient is always zero.
+    whose result the loss reaches. ``flat`` are the nodes on the path whose gradient is always zero, ``zero`` and
+    ``not_finite`` those at which the gradient of this very loss became so, on all its ways to the tensor.
     """
 
     tensor: str
@@ -34,6 +62,8 @@ class Why:
     cuts: tuple[Call, ...] = ()
     before: Call | None = None
     after: Call | None = None
+    zero: tuple[int, ...] = ()
+    not_finite: tuple[int, ...] = ()
 
     @property
     def cut(self) -> Location | None:
@@ -69,7 +99,13 @@ def explain(trace: Trace, target: Root, root: Root) -> Why:
         path = graph.path(root.node, target.node)
         stops = graph.reachable([root.node], stops=graph.flat)
         flat = () if target.node in stops else tuple(id for id in path if id in graph.flat)
-        return Why(target.name, root.name, True, _way(graph, target, root, path, flat), path, flat)
+        fades = faded(trace, target, root)
+        remarks = [_always_zero(graph, flat[0])] if flat else []
+        remarks += [_fading(graph, target, each) for each in fades if each.node not in flat]
+        text = _way(graph, target, root, path, remarks)
+        bad = tuple(each.node for each in fades if each.kind == "not finite")
+        zero = tuple(each.node for each in fades if each.kind != "not finite")
+        return Why(target.name, root.name, True, text, path, flat, zero=zero, not_finite=bad)
     way = _fewest_cuts(trace, target.tensor, root.tensor)
     cuts = tuple(call for call, cut in way if cut)
     first = next((n for n, (_, cut) in enumerate(way) if cut), len(way))
@@ -81,13 +117,20 @@ def explain(trace: Trace, target: Root, root: Root) -> Why:
 
 
 def answers(trace: Trace, name: str) -> tuple[Why, ...]:
-    """The answers for a name and every loss that was backpropagated; a loss in a loop is asked about once."""
-    losses: dict[tuple[str, Location], Root] = {}
+    """The answers for a name and every loss that was backpropagated; a loss in a loop is asked about once,
+    for the first pass in which the gradient faded, if there is one."""
+    losses: dict[tuple[str, Location], list[Root]] = {}
     for event in trace.backwards:
         for root in event.roots if event.accumulates else ():
-            losses.setdefault((root.name, event.location), root)
-    found = [explain(trace, root_of(trace, id), root) for id in named(trace, name) for root in losses.values()]
-    return tuple(found)
+            losses.setdefault((root.name, event.location), []).append(root)
+    targets = [root_of(trace, id) for id in named(trace, name)]
+    pairs = [(target, same) for target in targets for same in losses.values()]
+    return tuple(explain(trace, target, _telling(trace, target, same)) for target, same in pairs)
+
+
+def _telling(trace: Trace, target: Root, same: list[Root]) -> Root:
+    """Of the passes of one loss, the first in which the gradient faded, if there is one, else the first."""
+    return next((root for root in same if faded(trace, target, root)), same[0])
 
 
 def root_of(trace: Trace, tensor: int) -> Root:
@@ -161,18 +204,49 @@ def _unwound(way: _Way) -> list[tuple[Call, bool]]:
     return list(_unwound_back(way))[::-1]
 
 
-def _way(graph: Graph, target: Root, root: Root, path: tuple[int, ...], flat: tuple[int, ...]) -> str:
-    steps = [_node(graph, id) for id in path[:-1]]
+def faded(trace: Trace, target: Root, root: Root) -> tuple[Fade, ...]:
+    """Where the gradient of a loss became zero, NaN or infinite on its way to a tensor, as far as that was asked.
+
+    Where nobody asked before the backward, an optimizer's step on gradients that are not finite tells of those.
+    """
+    end = (root.node, target.node, target.output)
+    found = tuple(each for each in trace.fades if (each.root, each.end, each.output) == end)
+    if found or root.node is None or target.node is None:
+        return found
+    behind = trace.graph.reachable([root.node])
+    steps = (e for e in trace.events if isinstance(e, NonFinite) and target.tensor in e.tensors and e.node in behind)
+    made = {e.node for e in steps if e.node is not None and target.node in trace.graph.reachable([e.node])}
+    return tuple(Fade(root.node, target.node, target.output, node, "not finite") for node in sorted(made))
+
+
+def _way(graph: Graph, target: Root, root: Root, path: tuple[int, ...], remarks: list[str]) -> str:
+    steps = [f"  {_node(graph, id)}" for id in path[:-1]]
     if len(steps) > 2 * _MOST_TOLD:
         left_out = len(steps) - 2 * _MOST_TOLD
-        steps = [*steps[:_MOST_TOLD], f"... {left_out} more ...", *steps[-_MOST_TOLD:]]
-    lines = [f"`{target.name}` gets a gradient from `{root.name}`, by way of", *(f"  {step}" for step in steps)]
-    if flat:
-        lines.insert(
-            1,
-            f"but it is zero always: {_node(graph, flat[0])} is flat between its jumps, and every way leads there",
-        )
-    return "\n".join(lines) if steps else f"`{target.name}` is `{root.name}` itself, or its gradient comes at once"
+        steps = [*steps[:_MOST_TOLD], f"  ... {left_out} more ...", *steps[-_MOST_TOLD:]]
+    head = f"`{target.name}` gets a gradient from `{root.name}`"
+    if not steps:
+        return "\n".join([f"`{target.name}` is `{root.name}` itself, or its gradient comes at once", *remarks])
+    return "\n".join([head, *remarks, "by way of", *steps] if remarks else [f"{head}, by way of", *steps])
+
+
+def _always_zero(graph: Graph, node: int) -> str:
+    return f"  but it is zero always: {_node(graph, node)} is flat between its jumps, and every way leads there"
+
+
+def _fading(graph: Graph, target: Root, fade: Fade) -> str:
+    node = f"`{target.name}`" if fade.node == target.node else _node(graph, fade.node)
+    if fade.kind == "cancelled":
+        return f"  but it is zero everywhere: what comes together at {node} adds up to zero"
+    if fade.kind == "zero":
+        return f"  but it is zero everywhere, from {node} on{_because(_ZEROS, graph, fade)}"
+    return f"  but it is not finite, from {node} on{_because(_POLES, graph, fade)}"
+
+
+def _because(reasons: dict[str, str], graph: Graph, fade: Fade) -> str:
+    label = graph.node(fade.node).label
+    kind = max((each for each in reasons if label.startswith(each)), key=len, default=None)
+    return "" if kind is None else f": {reasons[kind]}"
 
 
 def _node(graph: Graph, id: int) -> str:

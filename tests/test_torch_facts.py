@@ -223,3 +223,41 @@ def test_engine_has_one_entry_in_python(x, monkeypatch):
     torch.autograd.grad(x.exp().sum(), x)
     torch.autograd.backward(x.exp().sum())
     assert len(calls) == 3
+
+
+def test_called_node_applies_its_formula_and_runs_no_hook(x):
+    y, seen = x.exp(), []
+    for register in (y.register_hook, y.grad_fn.register_prehook, y.grad_fn.register_hook):
+        register(lambda *given: seen.append(given))
+    with torch.no_grad():
+        assert torch.equal(y.grad_fn(torch.ones(2, 3)), y.detach()) and not seen
+    y.sum().backward()
+    assert len(seen) == 3 and torch.equal(x.grad, y.detach())
+
+
+def test_plain_formula_is_one_that_runs_no_code_of_the_program(x):
+    assert _torch.is_plain_formula(x.exp().grad_fn) and _torch.is_plain_formula((x * 2).grad_fn)
+    assert not _torch.is_plain_formula(Double.apply(x).grad_fn)
+    with save_on_cpu():
+        assert not _torch.is_plain_formula(x.exp().grad_fn)
+
+
+def test_called_node_refuses_when_its_buffers_are_freed(x):
+    freed = x.exp()
+    freed.sum().backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        freed.grad_fn(torch.ones(2, 3))
+
+
+def test_engine_at_work_is_noticed(x):
+    seen = []
+    x.register_hook(lambda grad: seen.append(_torch.is_in_backward()))
+    x.sum().backward()
+    assert seen == [True] and not _torch.is_in_backward()
+
+
+def test_autocast_is_off_where_we_say_so(x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        with _torch.without_autocast():
+            assert (x @ x.T).dtype == torch.float32
+        assert (x @ x.T).dtype == torch.bfloat16

@@ -85,6 +85,114 @@ def test_connected_exactly_when_torch_gives_a_gradient(seed: int) -> None:
         assert (why.cut is not None) == (len(named) == 1)
 
 
+FADING = [
+    *("{0}", "{0} * {1}", "{0} - {1}", "{0} - {0}", "torch.relu({0})", "torch.relu(-{0})", "{0} * torch.zeros(3)"),
+    *("torch.sqrt({0} - {0})", "torch.sqrt({0} * {0} + 0.1)", "({0} * 1e4).sigmoid()", "{0}.clamp(5, 6)"),
+    *("torch.where({0} > 0, {0}.detach(), {1})", "{0}.log()", "{0} / {1}", "{0}.pow(0.5)", "torch.tanh({0})"),
+    *("nn.functional.dropout({0}, 1.0)", "{0}.masked_fill({1} > 0, 0.0)", "{0}.softmax(0)", "{0}.norm() + {1}"),
+    *("{0}.expand(2, 3) * {1}", "torch.stack([{0}, {1}]).amax(0)", "torch.cat([{0}[:2], {1}[2:]])"),
+]
+
+
+def faded(seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, str]:
+    """Two leaves and a loss of operations that may let a gradient die, or make it infinite."""
+    choose = random.Random(seed)
+    torch.manual_seed(seed)
+    values: dict[str, Any] = {"p": torch.rand(3).requires_grad_(), "q": torch.rand(3).requires_grad_()}
+    names, lines = ["p", "q"], []
+    for number in range(choose.randrange(1, 6)):
+        operation = choose.choice(FADING).format(choose.choice(names[-3:]), choose.choice(names))
+        lines.append(f"h{number} = ({operation}).reshape(-1, 3)[0]")
+        names.append(f"h{number}")
+    source = "\n".join([*lines, f"loss = {names[-1]}.sum() * 1"])
+    exec(source, {"torch": torch, "nn": nn}, values)
+    return values["p"], values["q"], values["loss"], source
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(min_value=0, max_value=1 << 30))
+def test_gradient_fades_exactly_when_torch_gives_one_that_is_zero_or_not_finite(seed: int) -> None:
+    p, q, loss, source = faded(seed)
+    said = [graphscope.why(each, loss) for each in (p, q)]
+    truth = torch.autograd.grad(loss, [p, q], allow_unused=True) if loss.requires_grad else (None, None)
+    for why, grad in zip(said, truth, strict=True):
+        assert why.connected == (grad is not None), source
+        if grad is not None:
+            assert bool(why.zero) == bool((grad == 0).all()), (source, why.text)
+            assert bool(why.not_finite) == (not bool(grad.isfinite().all())), (source, why.text)
+
+
+@pytest.mark.parametrize(
+    ("loss", "op", "reason"),
+    [
+        ("torch.relu(-x).sum()", "Relu", "not above zero"),
+        ("(x * 1e4).sigmoid().sum()", "Sigmoid", "saturated"),
+        ("(x * 1e4).tanh().sum()", "Tanh", "saturated"),
+        ("(x * torch.zeros(3)).sum()", "Mul", "other factor is zero"),
+        ("x.clamp(5, 6).sum()", "Clamp", "outside of the bounds"),
+        ("torch.nn.functional.hardtanh(x * 9).sum()", "Hardtanh", "outside of the bounds"),
+        ("torch.where(x > 0, torch.ones(3), x * 2).sum()", "Where", "chooses the other value"),
+        ("x.masked_fill(x > 0, 0.0).sum()", "MaskedFill", "mask covers it"),
+        ("(x - x).sqrt().sum()", "Sqrt", "infinite at zero"),
+        ("(x - x).log().sum()", "Log", "infinite at zero"),
+        ("(x - x).pow(0.5).sum()", "Pow", "infinite at zero"),
+        ("(1 / (x - x)).sum()", "Reciprocal", "infinite at zero"),
+        ("torch.where(x > 9, x, (x - x).sqrt()).sum()", "Sqrt", "infinite at zero"),
+    ],
+)
+def test_operation_at_which_the_gradient_fades_is_named_with_the_reason(loss: str, op: str, reason: str) -> None:
+    x = torch.ones(3, requires_grad=True)
+    made = eval(loss)
+    why = graphscope.why(x, made)
+    (node,) = why.zero or why.not_finite
+    grad = torch.autograd.grad(made, x, retain_graph=True)[0]
+    assert bool((grad == 0).all()) == bool(why.zero) and bool(grad.isfinite().all()) == (not why.not_finite)
+    assert f"from {op}Backward" in str(why) and reason in str(why)
+    assert graphscope.trace(made).node(node).label == op
+
+
+def test_parts_that_cancel_are_told_where_they_meet() -> None:
+    x = torch.ones(3, requires_grad=True)
+    assert "what comes together at `x` adds up to zero" in str(graphscope.why(x, (x * 2 - x - x).sum()))
+
+
+class Spying(torch.autograd.Function):
+    calls = 0
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        Spying.calls += 1
+        return grad * 2
+
+
+def test_following_a_gradient_runs_no_code_of_the_program_and_frees_nothing() -> None:
+    seen: list[object] = []
+    x = torch.ones(3, requires_grad=True)
+    x.register_hook(seen.append)
+    hidden = Spying.apply(torch.relu(x).exp())
+    hidden.register_hook(seen.append)
+    hidden.grad_fn.register_hook(lambda *_: seen.append("node"))
+    loss = (hidden * 0).sum()
+    state, version = torch.random.get_rng_state(), loss._version
+    assert "from MulBackward0 on" in str(graphscope.why(x, loss))
+    assert not graphscope.why(x, hidden.sum()).zero and not seen and not Spying.calls
+    assert x.grad is None and loss._version == version and torch.equal(state, torch.random.get_rng_state())
+    loss.backward()
+    assert Spying.calls == 1 and len(seen) == 3
+
+
+def test_freed_graph_has_its_way_told_without_the_numbers() -> None:
+    x = torch.ones(3, requires_grad=True)
+    loss = torch.relu(-x).exp().sum()
+    loss.backward()
+    why = graphscope.why(x, loss)
+    assert why.connected and not why.zero
+
+
 class Step:
     """Two nets and their loss, watched."""
 
@@ -158,3 +266,18 @@ def test_command_answers_by_the_name_of_a_parameter_or_module(tmp_path: Path) ->
     assert said.count("`detach` drops the history here") == 2 and "train.py:3" in said
     unknown = CliRunner().invoke(main, ["inspect", "--why", "nett", str(script)])
     assert unknown.exit_code == 2 and "no tensor or module is called 'nett'" in unknown.output
+
+
+def test_command_tells_where_the_gradient_of_a_pass_became_zero_or_nan(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\nnet, head = torch.nn.Linear(3, 3), torch.nn.Linear(3, 1)\n"
+        "for shift in (9, -9, -9):\n    net.zero_grad()\n"
+        "    hidden = torch.relu(net(torch.ones(2, 3)) + shift)\n    head(hidden).sum().backward()\n"
+        "(head.weight - head.weight).sum().sqrt().backward()\n"
+    )
+    said = CliRunner().invoke(main, ["inspect", "--why", "net.weight", str(script)]).output
+    assert "zero everywhere, from ReluBackward0" in said and "train.py:5" in said
+    assert (
+        "not finite, from SqrtBackward0" in CliRunner().invoke(main, ["inspect", "--why", "head", str(script)]).output
+    )

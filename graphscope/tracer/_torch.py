@@ -263,6 +263,37 @@ def is_profiling() -> bool:
     return bool(torch._C._autograd._profiler_enabled())
 
 
+def is_in_backward() -> bool:
+    """Whether the engine runs in this thread, whose formulas then make only what that run asks for."""
+    return torch._C._current_graph_task_id() != -1
+
+
+def without_autocast() -> contextlib.AbstractContextManager[object]:
+    """Run our own torch calls in the dtypes of their inputs."""
+    return torch._C._DisableAutocast()
+
+
+def is_plain_formula(node: Any) -> bool:
+    """Whether to call a node runs torch's own formula alone: no code, no hook and no tensor subclass of the program.
+
+    Hooks of nodes and of tensors are the engine's to call; a node that is called runs none of them.
+    """
+    kind = type(node)
+    if is_python_function(kind) or kind.__name__ in ("CppFunction", "CopySlices"):  # which hold a function unseen
+        return False
+    for name in raw_saved_names(kind):
+        try:
+            raw = getattr(node, name)
+        except RuntimeError:  # freed
+            return False
+        for saved in raw if isinstance(raw, tuple) else (raw,):
+            if saved.unpack_hook is not None:
+                return False
+            if isinstance(saved.data, Tensor) and is_dispatched_in_python(saved.data):
+                return False
+    return True
+
+
 def push_mode(mode: Any) -> None:
     """Make a TorchFunctionMode the innermost one."""
     torch.overrides._push_mode(mode)  # type: ignore[no-untyped-call]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -11,6 +12,8 @@ from ..errors import GraphscopeError
 from ..graph import Root
 from ..trace import Trace
 from ..why import named, root_of
+from . import _torch
+from .fading import fades
 from .recorder import Recorder
 from .snapshot import Snapshot, described
 
@@ -44,4 +47,7 @@ def question(asked: Any, loss: Any, frame: FrameType) -> tuple[Trace, Root, Root
                 f"{asked!r} has {len(ids)} parameters: name one, such as {trace.tensors[ids[0]].name!r}"
             )
         target = root_of(trace, ids[0])
+    if root.node is not None and target.node is not None:
+        with _torch.without_modes():
+            trace = replace(trace, fades=tuple(fades(loss, seen.walk.walk, (target.node, target.output))))
     return trace, target, root

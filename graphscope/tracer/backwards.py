@@ -13,7 +13,9 @@ from torch import Tensor
 
 from ..events import Backward, Call
 from ..graph import Root
+from ..trace import Fade
 from . import _torch
+from .fading import fades
 from .finite import FiniteWatch
 from .growth import GrowthWatch
 from .names import receiver
@@ -25,8 +27,16 @@ class BackwardWatch:
     """Turns backwards into events."""
 
     def __init__(
-        self, recording: Recording, optimizers: OptimizerWatch, growth: GrowthWatch, finite: FiniteWatch
+        self,
+        recording: Recording,
+        optimizers: OptimizerWatch,
+        growth: GrowthWatch,
+        finite: FiniteWatch,
+        *,
+        fades: bool = False,
     ) -> None:
+        self.fades: list[Fade] = []
+        self._follows = fades
         self._seen = recording
         self._finite = finite
         self._optimizers = optimizers
@@ -47,6 +57,9 @@ class BackwardWatch:
             self._finite.before_walk()
             event = self._backward(tensors, args, kwargs)
             self._finite.before_backward(_as_tuple(tensors), create_graph=event is None or event.create_graph)
+            if self._follows and event is not None:
+                for tensor in _as_tuple(tensors):
+                    self.fades += fades(tensor, self._seen.walk.walk) if isinstance(tensor, Tensor) else ()
             first = _torch.next_sequence()
         position = len(self._seen.events)
         error: BaseException | None = None

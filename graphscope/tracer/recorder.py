@@ -48,13 +48,20 @@ class Recorder:
     """A context manager that watches this process; ``trace()`` then gives what it saw.
 
     ``active`` is the one that watches now, the innermost of several. Without ``arrays``, those that come out of
-    tensors are numpy's own, and what comes back is known by its values only.
+    tensors are numpy's own, and what comes back is known by its values only. With ``fades``, each gradient is followed
+    beforehand, to see where it becomes zero or not finite, which takes about as long as the backward.
     """
 
     active: ClassVar[Recorder | None] = None
 
     def __init__(
-        self, root: str | None = None, *, every_step: bool = False, steps: int | None = None, arrays: bool = True
+        self,
+        root: str | None = None,
+        *,
+        every_step: bool = False,
+        steps: int | None = None,
+        arrays: bool = True,
+        fades: bool = False,
     ) -> None:
         self._seen = Recording(root, every_step=every_step)
         self._seen.switch = self._switch
@@ -66,7 +73,7 @@ class Recorder:
         self._seat = Seat(self._calls)
         self._optimizers = OptimizerWatch(self._seen, self._seat, self._growth, self._finite, steps)
         self._scalers = ScalerWatch(self._seen, self._optimizers, self._gradients)
-        self._backwards = BackwardWatch(self._seen, self._optimizers, self._growth, self._finite)
+        self._backwards = BackwardWatch(self._seen, self._optimizers, self._growth, self._finite, fades=fades)
         self._undo = contextlib.ExitStack()
         self._patches: list[tuple[Any, str, Any, Any]] = []
         self._aside = False
@@ -199,6 +206,7 @@ class Recorder:
             gone=dict(seen.gone),
             released=dict(seen.tensors.released),
             surveys=self._growth.surveys,
+            fades=tuple(self._backwards.fades),
         )
 
 

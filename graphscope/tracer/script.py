@@ -34,6 +34,7 @@ def run(
     every_step: bool = False,
     steps: int | None = None,
     arrays: bool = True,
+    fades: bool = False,
 ) -> Trace:
     """Run it with its own ``sys.argv`` and ``sys.path[0]``; its exceptions are shown as Python shows them.
 
@@ -43,7 +44,7 @@ def run(
     """
     if not module:
         _refuse_what_is_no_script(target)
-    recorder = Recorder(os.getcwd(), every_step=every_step, steps=steps, arrays=arrays)
+    recorder = Recorder(os.getcwd(), every_step=every_step, steps=steps, arrays=arrays, fades=fades)
     recorder.frames.edge = execute.__code__
     saved = sys.argv[:], sys.path[:], sys.modules["__main__"]
     given = sys.stdin.buffer.read() if target == "-" and not module else None
