@@ -16,6 +16,7 @@ from .show import Show
 from .trace import Trace
 
 if TYPE_CHECKING:
+    from .cycles import Loop
     from .memory import Memory
     from .reach import Table
 
@@ -52,6 +53,12 @@ class Report:
     def reach(self) -> tuple[Table, ...]:
         """Which loss reaches which parameters, for each time round a training loop."""
         found: tuple[Table, ...] = higher("reach").reach(self.trace)
+        return found
+
+    @property
+    def cycles(self) -> tuple[Loop, ...]:
+        """The training loops: which backwards, zeroings and steps make one time round, and how often they did."""
+        found: tuple[Loop, ...] = higher("cycles").loops(self.trace)
         return found
 
     def save(self, path: str | Path, show: Show | None = None) -> None:

@@ -56,3 +56,24 @@ def test_table_is_printed_when_asked() -> None:
     printed = text.render(report, reach=True)
     assert "6 of 8" in printed and "net.spare.weight" in printed
     assert "parameters reached" not in text.render(report)
+
+
+def test_nested_loop_is_told_with_how_often_it_was_so() -> None:
+    one, two = nn.Linear(2, 2), nn.Linear(2, 1)
+    inner, outer = torch.optim.SGD(one.parameters(), lr=0.1), torch.optim.SGD(two.parameters(), lr=0.1)
+    with graphscope.watch() as report:
+        for turn in range(4):
+            for _ in range(2 if turn else 3):
+                inner.zero_grad()
+                one(torch.ones(1, 2)).sum().backward()
+                inner.step()
+            outer.zero_grad()
+            for _ in range(2):
+                two(torch.ones(1, 2)).sum().backward()
+            outer.step()
+    (loop,) = report.cycles
+    assert (len(loop.turns), loop.regular) == (4, 3)
+    head, first, second = text.render(report, reach=True).split("\n\n")[0].splitlines()
+    assert head == "training loop, 4 turns, 3 of them like this:"
+    assert first.startswith("  2 times: gradients zeroed (") and first.count("backward (") == 1
+    assert "backward (" in second and ") 2 times, `outer` steps (" in second

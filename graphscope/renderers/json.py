@@ -28,6 +28,9 @@ that is possible, or null where it is unknown. All keys are always there.
 - ``cleared``: ``[{code, message, location}]``: what looked like the fault of a rule and was judged right, and why
 - ``steps``: ``{run, pauses}``: how many optimizer steps were made, and ``[{time, step, steps}]``: how many from which
   step on were not recorded, since they repeated the others, and the time of the next event
+- ``cycles``: ``[{turns, regular, parts}]``, one for each training loop; ``regular`` turns look like ``parts``,
+  ``[{times, marks}]`` in order, each up to a step; a mark is ``{kind, location, optimizer, times}``, its kind
+  ``"backward"``, ``"zero"`` or ``"step"``, ``optimizer`` the name of the one that steps.
 - ``reach``: ``[{turns, modules, losses, unused}]``, one for each run of turns of a training loop that are alike;
   ``modules`` is ``[{name, parameters}]``, ``losses`` is ``[{name, location, reached}]`` with one number of parameters
   for each module, ``unused`` names the trainable parameters of modules that take part which no loss of a turn reaches:
@@ -50,6 +53,7 @@ import json
 from typing import Any, get_args
 
 from .. import __version__
+from ..cycles import Loop, Mark
 from ..events import (
     Backward,
     BackwardWrite,
@@ -107,9 +111,23 @@ def _report(report: Report) -> dict[str, Any]:
             "pauses": [{"time": each.time, "step": each.step, "steps": each.steps} for each in trace.pauses],
         },
         "memory": _memory(report.memory),
+        "cycles": [_cycle(loop, trace) for loop in report.cycles],
         "reach": [_table(table) for table in report.reach],
         "unseen": list(trace.unseen),
     }
+
+
+def _cycle(loop: Loop, trace: Trace) -> dict[str, Any]:
+    return {
+        "turns": len(loop.turns),
+        "regular": loop.regular,
+        "parts": [{"times": often, "marks": [_mark(*each, trace) for each in part]} for part, often in loop.steady],
+    }
+
+
+def _mark(mark: Mark, times: int, trace: Trace) -> dict[str, Any]:
+    name = None if mark.optimizer is None else trace.optimizers[mark.optimizer].name
+    return {"kind": mark.kind, "location": _located(mark.location), "optimizer": name, "times": times}
 
 
 def _table(table: Table) -> dict[str, Any]:

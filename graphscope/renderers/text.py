@@ -10,6 +10,7 @@ from ..findings import Confidence, Finding, Fix, Severity
 from ..reach import Table
 from ..report import Report
 from ..trace import Trace
+from ._cycles import told
 from ._excerpt import COLORS, WIDTH, Paint, excerpt
 from ._memory import tables
 from ._words import clean, count, size
@@ -20,7 +21,7 @@ _MOST_COLUMNS, _MOST_UNUSED = 6, 8
 def render(
     report: Report, *, color: bool = False, cleared: bool = False, memory: bool = False, reach: bool = False
 ) -> str:
-    """The report as text; ``cleared`` adds what was judged right, ``memory`` what graphs keep, ``reach`` the tables."""
+    """The report as text; ``cleared`` adds what is right, ``memory`` what graphs keep, ``reach`` loops and tables."""
     paint = Paint(color)
     blocks = ["\n".join(_finding(finding, report.trace, paint)) for finding in report.findings]
     if table := list(_reached(report.trace)):
@@ -28,6 +29,7 @@ def render(
     if cleared:
         blocks.append("\n".join(_cleared(report, paint)))
     if reach:
+        blocks += ["\n".join(told(loop, report.trace, paint)) for loop in report.cycles]
         blocks += ["\n".join(_table(table, paint)) for table in report.reach]
     if memory:
         blocks += ["\n".join(table) for table in tables(report.memory, paint)]

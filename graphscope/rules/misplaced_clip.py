@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..events import Backward, GradWrite, OptimizerStep, ScalerCall
+from ..events import Backward, GradWrite, OptimizerStep, Refused, ScalerCall
 from ..findings import Finding, Fix, Place, Role, Severity
 from ..ledger import Holding, Parts, ledger
 from ..location import Location
@@ -38,6 +38,20 @@ class MisplacedClip(Rule):
                 net(torch.ones(2, 4)).sum().backward()
                 opt.step()
                 torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)  # GS306
+
+    Bad: before the backward::
+
+        import torch, graphscope
+
+        net = torch.nn.Linear(4, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        with graphscope.watch() as report:
+            for _ in range(3):
+                opt.zero_grad()
+                loss = net(torch.ones(2, 4)).sum()
+                torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)  # GS306
+                loss.backward()
+                opt.step()
 
     Bad: before the gradients are unscaled::
 
@@ -119,6 +133,7 @@ class MisplacedClip(Rule):
 
     def check(self, trace: Trace) -> Iterator[Finding]:
         """An error for each statement that clips in the wrong place at half of its runs or more."""
+        yield from self._refused(trace)
         clips: dict[Location, list[tuple[GradWrite, Parts]]] = {}
         for write, parts in ledger(trace).writes:
             if write.clips:
@@ -130,6 +145,16 @@ class MisplacedClip(Rule):
             faults = [fault for write, parts in runs if (fault := judge.fault(write, parts))]
             if faults and 2 * len(faults) >= len(runs):
                 yield self._finding(faults, len(runs))
+
+    def _refused(self, trace: Trace) -> Iterator[Finding]:
+        for event in trace.events:
+            if isinstance(event, Refused) and event.op == "clip_grad_value_" and "nested_tensorlist" in event.error:
+                yield self.finding(
+                    "`clip_grad_value_` finds no gradients: no backward has written any yet, or they were set to None",
+                    places=[Place(event.location, Role.CAUSE, "there is nothing to clip here")],
+                    fixes=[Fix("move it between the backward and the step", event.location, changes_gradients=True)],
+                    kind="before-backward",
+                )
 
     def _finding(self, faults: list[_Fault], of: int) -> Finding:
         fault = faults[-1]
@@ -160,6 +185,7 @@ class _Judge:
         self._trace = trace
         self._scaled = scaled_backwards(trace)
         self._again = _later_backwards(trace)
+        self._uses = {use.step.time: use for use in ledger(trace).uses}
         self._backward_before: dict[int, Backward | None] = {}
         self._step_after: dict[int, OptimizerStep | None] = {}
         last: Backward | None = None
@@ -181,7 +207,7 @@ class _Judge:
         """What is wrong with a clip, None if nothing is."""
         fresh = [holding for holding, _ in parts if holding.fresh]
         if not fresh:
-            return self._too_late(clip, parts) or self._another(clip)
+            return self._too_late(clip, parts) or self._before_backward(clip) or self._another(clip)
         return self._scaled_still(clip, fresh) or self._too_early(clip, fresh)
 
     def _too_late(self, clip: GradWrite, parts: Parts) -> _Fault | None:
@@ -193,6 +219,24 @@ class _Judge:
         place = Place(step.location, Role.RELATED, f"`{name}` has stepped on the unclipped gradients here")
         what = f"runs after `{name}` has stepped: it clips gradients that were used already, with no effect on the step"
         return _Fault(clip, "after-step", what, "move it before the step", (place,))
+
+    def _before_backward(self, clip: GradWrite) -> _Fault | None:
+        """It clips where nothing is yet; the backward comes after it, and the step uses what that made unclipped."""
+        step, before = self._step_after.get(clip.time), self._backward_before[clip.time]
+        use = None if step is None else self._uses.get(step.time)
+        if step is None or use is None or not set(clip.tensors) & set(step.graded):
+            return None
+        made = [change for change in use.fresh if isinstance(change, Backward)]
+        clipped = any(isinstance(change, GradWrite) for change in use.fresh)
+        if not made or clipped or made[0].time < clip.time or (before is not None and before.time >= made[0].time):
+            return None
+        name, call = self._trace.optimizers[step.optimizer].name, call_text(made[0])
+        places = (
+            Place(made[0].location, Role.RELATED, f"{call} makes the gradients here"),
+            Place(step.location, Role.FAILURE, f"`{name}` steps unclipped here"),
+        )
+        what = f"runs before {call}: there is nothing to clip yet, and `{name}` steps on unclipped gradients"
+        return _Fault(clip, "before-backward", what, "move it between the backward and the step", places)
 
     def _another(self, clip: GradWrite) -> _Fault | None:
         step, backward = self._step_after.get(clip.time), self._backward_before[clip.time]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
-from ..events import Backward, GradRead, GradWrite, InPlaceWrite, ZeroGrad
+from ..events import Backward, GradRead, GradWrite, InPlaceWrite, Write, ZeroGrad
 from ..findings import Cleared, Finding, Fix, Place, Role, Severity
 from ..ledger import Use
 from ..rule import Rule
@@ -12,6 +12,7 @@ from ..trace import OptimizerRef, Trace
 from ._lifetime import call_text
 from ._parameters import listed
 from ._steps import backwards_in, how_often, same_statement, severity_of, used_before, uses_of
+from ._uncalled import uncalled
 
 
 class NeverZeroed(Rule):
@@ -67,7 +68,7 @@ class NeverZeroed(Rule):
         for optimizer in trace.optimizers:
             uses = uses_of(trace, optimizer)
             if again := [(use, *mixed) for use in uses if (mixed := _mixed(use))]:
-                yield self._finding(optimizer, len(uses), again)
+                yield self._finding(optimizer, len(uses), again, uncalled(trace, "zero_grad"))
         yield from self._by_hand(trace)
 
     def cleared(self, trace: Trace) -> Iterator[Cleared]:
@@ -109,7 +110,13 @@ class NeverZeroed(Rule):
             steps=steps,
         )
 
-    def _finding(self, optimizer: OptimizerRef, steps: int, again: list[tuple[Use, Backward, Backward]]) -> Finding:
+    def _finding(
+        self,
+        optimizer: OptimizerRef,
+        steps: int,
+        again: list[tuple[Use, Backward, Backward]],
+        uncalled: list[Place],
+    ) -> Finding:
         use, old, new = again[0]
         name, often = optimizer.name, how_often(len(again), steps)
         zeroed_late = "nothing zeroes them in time" if steps - 1 > len(again) else "nothing zeroes them after a step"
@@ -118,6 +125,7 @@ class NeverZeroed(Rule):
             f"{'the one before' if new.location == old.location else call_text(old)} left",
             places=[
                 Place(new.location, Role.CAUSE, f"{call_text(new)} adds to gradients that a step has used already"),
+                *uncalled,
                 Place(use.step.location, Role.FAILURE, f"`{name}` steps on their sum here"),
             ],
             fixes=[Fix(f"call {name}.zero_grad() before this backward", new.location, changes_gradients=True)],
@@ -139,8 +147,9 @@ def _mixed(use: Use) -> tuple[Backward, Backward] | None:
 
 def _updates(trace: Trace) -> dict[int, tuple[int, list[tuple[Backward, InPlaceWrite]]]]:
     """For each leaf that the program itself updates by its grad: how often, and when that held an old gradient too."""
-    held = {id for optimizer in trace.optimizers for id in optimizer.parameters}
-    leaves = {trace.graph.tensor(id).storage: id for id in trace.graph.leaf_tensors.values() if id not in held}
+    held = {id for optimizer in trace.optimizers if optimizer.id in trace.stepped for id in optimizer.parameters}
+    own = {id for id in trace.graph.leaf_tensors.values() if id not in held}
+    leaves = {trace.graph.tensor(id).storage: id for id in own}
     fresh: dict[int, Backward] = {}
     used: set[int] = set()
     read: set[int] = set()
@@ -156,7 +165,7 @@ def _updates(trace: Trace) -> dict[int, tuple[int, list[tuple[Backward, InPlaceW
                 for id in event.tensors:
                     fresh.pop(id, None)
                     used.discard(id)
-            case InPlaceWrite() if (id := leaves.get(event.write.storage, -1)) in read and id in fresh:
+            case InPlaceWrite() if (id := _leaf(event.write, own, leaves)) in read and id in fresh:
                 count, mixed = found.get(id, (0, []))
                 if id in used:
                     mixed.append((fresh[id], event))
@@ -166,3 +175,8 @@ def _updates(trace: Trace) -> dict[int, tuple[int, list[tuple[Backward, InPlaceW
             case _:
                 pass
     return found
+
+
+def _leaf(write: Write, own: Collection[int], by_storage: Mapping[int, int]) -> int:
+    """The leaf that was written, also through an alias, or given another memory; -1 if it is none."""
+    return write.tensor if write.tensor in own else by_storage.get(write.storage, -1)

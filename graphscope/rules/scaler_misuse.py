@@ -17,6 +17,7 @@ _ADVICE = {
     "step() has already been called": "call scaler.update() once after the steps, in each iteration",
     "unscale_() has already been called": "call unscale_ once for each optimizer, and scaler.update() after the step",
     "unscale_() is being called after step()": "call unscale_ before the step, and scaler.update() after it",
+    "_scale is None": "call backward on scaler.scale(loss), not on the loss itself",
     "No inf checks were recorded": "step only after a backward of a scaled loss that reaches this optimizer",
 }
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ..events import Backward, OptimizerStep
 from ..findings import Finding, Fix, Place, Role, Severity
 from ..ledger import Use
+from ..location import Location
 from ..rule import Rule
 from ..trace import Trace
 from ._steps import how_often, uses_by_statement
@@ -64,11 +65,31 @@ class StaleStep(Rule):
 
     def check(self, trace: Trace) -> Iterator[Finding]:
         """An error for each statement that mostly steps in vain, or twice."""
+        yield from self._closures(trace)
         idle = {id for o in trace.optimizers if o.id not in trace.stepped for id in o.parameters}
         for uses in uses_by_statement(trace).values():
             stale = [(use, before) for use in uses if (before := _used_by(use))]
             if 2 * len(stale) >= len(uses) and stale and not _for_another(trace, idle, *stale[-1]):
                 yield self._finding(trace, stale, len(uses))
+
+    def _closures(self, trace: Trace) -> Iterator[Finding]:
+        """An error for each statement that gives LBFGS a closure which backpropagates nothing."""
+        spans: dict[Location, list[OptimizerStep]] = {}
+        for step in trace.steps:
+            if trace.optimizers[step.optimizer].kind == "LBFGS" and step.ran and step.began >= 0:
+                spans.setdefault(step.location, []).append(step)
+        for location, steps in spans.items():
+            if any(step.began <= event.time < step.time for step in steps for event in trace.backwards):
+                continue
+            name = trace.optimizers[steps[0].optimizer].name
+            yield self.finding(
+                f"`{name}` is given a closure that calls no backward(): the gradients stay those of before the step",
+                places=[Place(location, Role.CAUSE, "the closure is evaluated here, several times")],
+                fixes=[Fix("zero_grad(), the loss and its backward() all belong into the closure", location)],
+                optimizer=name,
+                count=len(steps),
+                steps=len(steps),
+            )
 
     def _finding(self, trace: Trace, stale: list[tuple[Use, OptimizerStep]], of: int) -> Finding:
         use, before = stale[-1]

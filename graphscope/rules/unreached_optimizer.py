@@ -18,6 +18,7 @@ from ._parameters import (
     replacements,
     ungraded,
 )
+from ._uncalled import uncalled
 
 
 class UnreachedOptimizer(Rule):
@@ -77,7 +78,7 @@ class UnreachedOptimizer(Rule):
             steps = [step for step in trace.steps if step.optimizer == optimizer.id]
             found = explaining_cuts(trace, lost)
             replaced = () if found else replacements(trace, lost)
-            places = [*cut_places(found), *made_places(trace, replaced)]
+            places = [*cut_places(found), *made_places(trace, replaced)] or uncalled(trace, "backward")
             places.append(Place(steps[0].location, Role.FAILURE, f"`{optimizer.name}` steps without any gradient"))
             if optimizer.location is not None:
                 places.append(Place(optimizer.location, Role.RELATED, f"`{optimizer.name}` is made here"))

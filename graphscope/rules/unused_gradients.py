@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
+from typing import Literal
 
 from ..events import Backward, GradRead, GradWrite, ScalerCall, ZeroGrad
 from ..findings import Finding, Fix, Place, Role, Severity
 from ..ledger import ledger
 from ..location import Location
 from ..rule import Rule
-from ..trace import Trace
+from ..trace import OptimizerRef, Trace
 from ._lifetime import call_text
+from ._source import place_of, trees
 from ._steps import how_often, lost
+from ._uncalled import uncalled
+
+_MANY = 4
 
 
 class UnusedGradients(Rule):
@@ -83,16 +89,41 @@ class UnusedGradients(Rule):
 
     def check(self, trace: Trace) -> Iterator[Finding]:
         """A finding for each statement most of whose gradients are lost; an error where nothing steps at all."""
-        if trace.outcome.exception is not None or trace.pauses or trace.unseen:
+        others_unseen = len(trace.unseen) - bool(trace.pauses)
+        if trace.outcome.exception is not None or others_unseen:
             return
         runs: dict[Location, list[tuple[Backward, ZeroGrad | None]]] = {}
-        for event, zero in _fates(trace):
-            runs.setdefault(event.location, []).append((event, zero))
+        left: dict[Location, list[Backward]] = {}
+        for event, fate in _fates(trace):
+            if fate == "left":
+                left.setdefault(event.location, []).append(event)
+            else:
+                runs.setdefault(event.location, []).append((event, fate))
+        for location, events in left.items():
+            if location not in runs and len(events) >= _MANY:
+                yield from self._never(trace, events)
         missed = {found[0].time for use in ledger(trace).uses if (found := lost(use))}  # by a step that came too late
         for fates in runs.values():
             gone = [(event, zero) for event, zero in fates if zero is not None]
             if len(gone) > 1 and 2 * len(gone) >= len(fates) and not any(event.time in missed for event, _ in gone):
                 yield self._finding(trace, *gone[-1], len(gone), len(fates))
+
+    def _never(self, trace: Trace, events: list[Backward]) -> Iterator[Finding]:
+        """An error for gradients that pile up as the step that is written for them never runs."""
+        event = events[-1]
+        for optimizer in trace.optimizers:
+            written = [*_written(trace, optimizer), *uncalled(trace, "step")]
+            if optimizer.id not in trace.stepped and written and set(optimizer.parameters) & trace.reached(event):
+                yield self.finding(
+                    f"{call_text(event)} runs {len(events)} times, and no step uses its gradients: "
+                    f"`{optimizer.name}` never steps",
+                    places=[Place(event.location, Role.CAUSE, f"{call_text(event)} makes them here"), *written],
+                    fixes=[Fix(f"see that {optimizer.name}.step() runs", written[0].location, changes_gradients=True)],
+                    severity=Severity.ERROR,
+                    optimizer=optimizer.name,
+                    count=len(events),
+                    runs=len(events),
+                )
 
     def _finding(self, trace: Trace, event: Backward, zero: ZeroGrad, count: int, of: int) -> Finding:
         owner = next(o for o in trace.optimizers if set(o.parameters) & trace.reached(event))
@@ -109,6 +140,7 @@ class UnusedGradients(Rule):
             places=[
                 Place(event.location, Role.CAUSE, f"{call_text(event)} makes them here"),
                 Place(zero.location, Role.CAUSE, "zeroed here, unused"),
+                *([*_written(trace, owner), *uncalled(trace, "step")] if never else ()),
             ],
             fixes=[Fix(title, event.location if never else zero.location, changes_gradients=True)],
             severity=Severity.ERROR if never else Severity.WARNING,
@@ -118,14 +150,33 @@ class UnusedGradients(Rule):
         )
 
 
-def _fates(trace: Trace) -> Iterator[tuple[Backward, ZeroGrad | None]]:
-    """The backwards that write to an optimizer's parameters, each with the zeroing that it was lost to."""
+def _written(trace: Trace, optimizer: OptimizerRef) -> list[Place]:
+    """The calls of its step in the source, none of which ran."""
+    wanted = f"{optimizer.name}.step"
+    return [
+        Place(place_of(file, node), Role.CAUSE, "this step never runs")
+        for file, tree in trees(trace)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(wanted)
+    ]
+
+
+def _fates(trace: Trace) -> Iterator[tuple[Backward, ZeroGrad | Literal["left"] | None]]:
+    """The backwards that write to an optimizer's parameters, each with the zeroing that it was lost to.
+
+    None for one whose gradients were used, "left" for those that are there in the end; what a pause came after is
+    left out.
+    """
     holders = frozenset(id for optimizer in trace.optimizers for id in optimizer.parameters)
     used = {change.time for use in ledger(trace).uses for holding, _ in use.parts for change in holding.fresh}
     spans = iter([(step.start, step.time) for step in trace.steps if step.start < step.time - 1])
     span = next(spans, (-1, -1))
     waiting: dict[int, Backward] = {}
+    pauses = [pause.time for pause in reversed(trace.pauses)]
     for event in trace.events:
+        if pauses and event.time >= pauses[-1]:
+            waiting.clear()
+            pauses.pop()
         match event:
             case Backward() if event.accumulates and event.ran and event.error is None:
                 while span[1] >= 0 and span[1] < event.time:
@@ -153,3 +204,5 @@ def _fates(trace: Trace) -> Iterator[tuple[Backward, ZeroGrad | None]]:
                         yield waiting.pop(time), event
             case _:
                 pass
+    if not pauses:
+        yield from ((each, "left") for each in waiting.values())

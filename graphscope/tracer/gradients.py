@@ -84,6 +84,11 @@ class GradientWatch:
         self.quiet += 1
         try:
             result = original(parameters, *rest, **kwargs)
+        except Exception as error:
+            with self._seen.guard():
+                tensors = [each for each in _as_list(parameters) if isinstance(each, Tensor)]
+                self._seen.refused(op, tensors, error, sys._getframe(1))
+            raise
         finally:
             self.quiet -= 1
         with self._seen.guard():
