@@ -10,6 +10,7 @@ from ..findings import Cleared, Finding, Fix, Place, Role, Severity
 from ..ledger import Holding, Use
 from ..rule import Rule
 from ..trace import OptimizerRef, Trace
+from ._evaluation import is_evaluation
 from ._lifetime import call_text
 from ._parameters import listed
 from ._roles import Role as Part
@@ -22,7 +23,7 @@ class ForeignGradients(Rule):
 
     A generator's loss goes through the discriminator, an actor's through the critic: ``backward()`` writes into the
     ``grad`` of both. The other optimizer takes its part; the rest stays where it is, and unless it is zeroed, the judge
-    is trained to please the one it judges.
+    is trained to please the one it judges. So is the loss of an evaluation that calls ``backward()``.
 
     Bad::
 
@@ -60,6 +61,23 @@ class ForeignGradients(Rule):
                 actor_loss.backward()  # GS304
                 opt_c.step()
                 opt_a.step()
+
+    Bad: an evaluation calls backward::
+
+        import torch, graphscope
+
+        net = torch.nn.Linear(4, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        with graphscope.watch() as report:
+            for _ in range(3):
+                net.train()
+                for _ in range(4):
+                    net(torch.ones(2, 4)).sum().backward()
+                    opt.step()
+                    opt.zero_grad()
+                net.eval()
+                loss = net(torch.zeros(2, 4)).pow(2).sum()
+                loss.backward()  # GS304
 
     Good: two losses train the encoder::
 
@@ -108,6 +126,8 @@ class ForeignGradients(Rule):
                 continue  # it is never zeroed at all
             if found := [leak for use in uses if (leak := owners.leak(use))]:
                 yield self._finding(trace, optimizer, found, len(uses))
+            elif (left := [each for use in uses if (each := _of_evaluation(trace, use))]) and 2 * len(left) < len(uses):
+                yield self._of_evaluation(optimizer, left, len(uses))
 
     def cleared(self, trace: Trace) -> Iterator[Cleared]:
         """Backwards that leave gradients in another optimizer's parameters, which are zeroed in time."""
@@ -123,6 +143,30 @@ class ForeignGradients(Rule):
                     f"`{optimizer.name}` steps",
                     backward.location,
                 )
+
+    def _of_evaluation(self, optimizer: OptimizerRef, left: list[_Leak], of: int) -> Finding:
+        leak, name = left[-1], optimizer.name
+        own, foreign = call_text(leak.own), call_text(leak.foreign)
+        return self.finding(
+            f"`{name}` steps on gradients of an evaluation, {how_often(len(left), of)}: beside those of {own} it uses "
+            f"what {foreign} left there, which runs in eval mode",
+            places=[
+                Place(leak.foreign.location, Role.CAUSE, f"{foreign} leaves gradients here, and nothing zeroes them"),
+                Place(leak.own.location, Role.RELATED, f"{own} adds its own to one sum with them"),
+                Place(leak.step.location, Role.FAILURE, f"`{name}` steps on both here"),
+            ],
+            fixes=[
+                Fix(
+                    "leave this backward out, and evaluate under torch.no_grad()",
+                    leak.foreign.location,
+                    changes_gradients=True,
+                )
+            ],
+            severity=Severity.WARNING,
+            optimizer=name,
+            count=len(left),
+            steps=of,
+        )
 
     def _finding(self, trace: Trace, optimizer: OptimizerRef, found: list[_Leak], of: int) -> Finding:
         leak, name = found[-1], optimizer.name
@@ -161,6 +205,18 @@ class _Leak:
     foreign: Backward
     owner: int
     parameters: tuple[int, ...]
+
+
+def _of_evaluation(trace: Trace, use: Use) -> _Leak | None:
+    """A step that uses what a backward in an evaluation left, with a backward of the training after it."""
+    for holding, parameters in use.parts:
+        backwards = backwards_in(holding)
+        own = next((each for each in backwards if each.location != backwards[0].location), None)
+        if own is None or not is_evaluation(trace, backwards[0].location, parameters):
+            continue
+        if not is_evaluation(trace, own.location, parameters):
+            return _Leak(use.step, own, backwards[0], use.step.optimizer, parameters)
+    return None
 
 
 class _Owners:
