@@ -6,6 +6,7 @@ import torch
 
 import graphscope
 from graphscope.events import Backward, OptimizerStep
+from graphscope.findings import Severity
 from graphscope.tracer.pattern import Pattern
 from graphscope.tracer.recorder import Recorder
 
@@ -134,3 +135,16 @@ def test_steps_ends_the_program_when_asked(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out == "closed at 2\n"
     assert report.trace.outcome.status == 0 and report.trace.outcome.exception is None
     assert report.trace.steps_run == 9
+
+
+def test_gradients_that_no_step_uses_are_told_of_after_a_pause_too() -> None:
+    net = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with graphscope.watch() as report:
+        for batch in range(160):
+            optimizer.zero_grad()
+            (net(torch.ones(1, 2)).sum() / 4).backward()
+            if batch % 4 == 3:
+                optimizer.step()
+    assert report.trace.pauses
+    assert [finding.code for finding in report.at_least(Severity.WARNING)] == ["GS307"]
