@@ -15,9 +15,9 @@ from ._parameters import frozen_places, listed
 class FrozenInOptimizer(Rule):
     """An optimizer holds parameters that did not require grad at any of its steps, beside others that train.
 
-    It passes them over, so nothing is wrong as long as they have no ``grad``. But it is worth knowing: if they are meant
-    to train, something froze them, and if not, leaving them out says so. Parameters that are frozen at some of the
-    steps only, or unfrozen later, are none.
+    It passes them over, so nothing is wrong as long as they have no ``grad``. But it is worth knowing: if they are
+    meant to train, something froze them, and if not, leaving them out says so. Parameters that are frozen at some of
+    the steps only, or unfrozen later, are none.
 
     Bad::
 
