@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-_STEADY = 20  # steps in which nothing new is met, after which a program is taken to repeat itself
-_AGAIN = 8  # the same, once it did
+_STEADY = 10  # steps in which nothing new is met, after which a program is taken to repeat itself
+_AGAIN = 5  # the same, once it did
 _GLANCE = 3  # steps recorded now and then, each time twice as late
 _MOST_KINDS = 4096  # a program with more kinds of events has no pattern
 
