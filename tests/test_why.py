@@ -68,7 +68,7 @@ class Program:
         return torch.autograd.grad(names["loss"], names[name], allow_unused=True)[0] is not None
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(min_value=0, max_value=1 << 30))
 def test_connected_exactly_when_torch_gives_a_gradient(seed: int) -> None:
     program = Program(seed)
@@ -109,7 +109,7 @@ def faded(seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, str]:
     return values["p"], values["q"], values["loss"], source
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(min_value=0, max_value=1 << 30))
 def test_gradient_fades_exactly_when_torch_gives_one_that_is_zero_or_not_finite(seed: int) -> None:
     p, q, loss, source = faded(seed)
