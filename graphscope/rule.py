@@ -7,6 +7,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar
 
 from .discovery import modules
@@ -103,6 +104,7 @@ def explanation(rule: type[Rule]) -> Explanation:
     return Explanation(" ".join(summary.split()), reason.strip(), examples)
 
 
+@cache
 def all_rules() -> tuple[type[Rule], ...]:
     """Every rule there is, ordered by code."""
     found = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from ..events import Call
@@ -152,15 +153,17 @@ def _renamed(trace: Trace, parameter: str) -> Iterator[tuple[Location, str]]:
 def _second_names(trace: Trace, trained: set[int]) -> Iterator[tuple[Location, str, str]]:
     """The statements that give a module that trains a second name, one that speaks of a copy."""
     modules = {_last(m.name) for m in trace.modules if trained.intersection(id for _, id in m.parameters)}
-    taken: dict[str, int] = {}
-    for _, _, name, _ in _assignments(trace, plain=False):
-        taken[name] = taken.get(name, 0) + 1
-    given = {id(node) for _, tree in trees(trace) for node in _of_arguments(tree)}
+    candidates = []
     for file, statement, name, original in _assignments(trace):
         words, others = (set(re.split(r"[_\d]+", _last(each))) for each in (name, original))
-        is_copy = bool(words & _COPIES) and not others & _COPIES and id(statement) not in given
-        if is_copy and taken[name] == 1 and taken.get(original, 1) == 1 and modules & {_last(name), _last(original)}:
-            yield place_of(file, statement), name, original
+        if words & _COPIES and not others & _COPIES and modules & {_last(name), _last(original)}:
+            candidates.append((file, statement, name, original))
+    if candidates:
+        taken = Counter(name for _, _, name, _ in _assignments(trace, plain=False))
+        given = {id(node) for _, tree in trees(trace) for node in _of_arguments(tree)}
+        for file, statement, name, original in candidates:
+            if id(statement) not in given and taken[name] == 1 and taken[original] <= 1:
+                yield place_of(file, statement), name, original
 
 
 def _of_arguments(tree: ast.Module) -> Iterator[ast.Assign]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 
 from ..findings import Finding, Fix, Place, Role, Severity
 from ..rule import Rule
 from ..trace import Trace
+from ._source import parsed
 
 
 class DroppedDetach(Rule):
@@ -40,32 +42,26 @@ class DroppedDetach(Rule):
 
     def check(self, trace: Trace) -> Iterator[Finding]:
         """A warning for each such statement that ran on a tensor with a history."""
-        statements: dict[tuple[str, int], str] = {}
-        for file, source in trace.sources.items():
-            statements.update(((file, line), text) for line, text in _dropped(source))
-        seen = set()
-        for call in trace.calls:
-            if call.op != "detach" or call.location is None or not any(call.needs_grad) or call.location in seen:
-                continue
-            text = statements.get((call.location.file, call.location.line))
+        calls = [call for call in trace.calls if call.op == "detach" and any(call.needs_grad)]
+        for location in dict.fromkeys(call.location for call in calls if call.location is not None):
+            text = _dropped(trace.sources.get(location.file, "")).get(location.line)
             if text is not None:
-                seen.add(call.location)
                 yield self.finding(
                     f"the result of `{text}.detach()` is thrown away, and `{text}` keeps its history",
-                    places=[Place(call.location, Role.CAUSE, "detach() gives a new tensor, which nothing keeps")],
-                    fixes=[Fix(f"write `{text} = {text}.detach()`", location=call.location, changes_gradients=True)],
+                    places=[Place(location, Role.CAUSE, "detach() gives a new tensor, which nothing keeps")],
+                    fixes=[Fix(f"write `{text} = {text}.detach()`", location=location, changes_gradients=True)],
                     tensor=text,
                 )
 
 
-def _dropped(source: str) -> Iterator[tuple[int, str]]:
+@lru_cache(maxsize=64)
+def _dropped(source: str) -> dict[int, str]:
     """The lines, and the tensors, of statements that are nothing but a call of detach."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            function = node.value.func
-            if isinstance(function, ast.Attribute) and function.attr == "detach":
-                yield node.lineno, ast.unparse(function.value)
+    return {
+        node.lineno: ast.unparse(node.value.func.value)
+        for node in ast.walk(parsed(source))
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Call)
+        and isinstance(node.value.func, ast.Attribute)
+        and node.value.func.attr == "detach"
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ..events import Refused
 from ..findings import Finding, Fix, Place, Role, Severity
@@ -62,8 +63,9 @@ class ExhaustedIterator(Rule):
             makers = {optimizer.location.line for optimizer in trace.optimizers if optimizer.location is not None}
             refused = {event.location.line for event in trace.events if isinstance(event, Refused)}
             ran_here = frozenset(line for each, line in lines if each == file)
+            consumers = _Consumers(_functions(tree), makers | refused)
             for scope in _scopes(tree):
-                for use in scope.twice(_Consumers(tree, makers | refused), ran_here):
+                for use in scope.twice(consumers, ran_here):
                     yield self._finding(trace, file, use)
 
     def _finding(self, trace: Trace, file: str, use: _Twice) -> Finding:
@@ -107,9 +109,9 @@ class _Twice:
 class _Consumers:
     """Which calls go through an iterator that they are given."""
 
-    def __init__(self, tree: ast.Module, optimizers: set[int]) -> None:
+    def __init__(self, functions: dict[str, ast.FunctionDef], optimizers: set[int]) -> None:
+        self._functions = functions
         self._optimizers = optimizers
-        self._functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
     def of(self, expression: ast.AST, name: str) -> bool:
         """Whether evaluating this goes through the iterator."""
@@ -221,15 +223,21 @@ class _Scope:
                     break
 
 
-def _scopes(tree: ast.Module) -> Iterator[_Scope]:
-    yield _Scope(list(_sites(tree, ())))
+@lru_cache(maxsize=64)
+def _functions(tree: ast.Module) -> dict[str, ast.FunctionDef]:
+    return {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+@lru_cache(maxsize=64)
+def _scopes(tree: ast.Module) -> list[_Scope]:
+    scopes = [_Scope(list(_sites(tree, ())))]
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
-            yield _Scope(list(_sites(node, ())))
+            scopes.append(_Scope(list(_sites(node, ()))))
         elif isinstance(node, ast.ClassDef):  # what is kept on ``self`` is shared by the methods
             methods = [each for each in node.body if isinstance(each, ast.FunctionDef)]
-            sites = [site for method in methods for site in _sites(method, ())]
-            yield _OfClass(sites)
+            scopes.append(_OfClass([site for method in methods for site in _sites(method, ())]))
+    return scopes
 
 
 class _OfClass(_Scope):
