@@ -362,22 +362,28 @@ class Graph:
         import networkx
 
         graph = networkx.MultiDiGraph()
-        graph.add_nodes_from((node.id, self._attributes(node)) for node in self.nodes)
+        graph.add_nodes_from(enumerate(self._attributes()))
         graph.add_edges_from(
-            (edge.source, edge.target, edge.input, {"input": edge.input, "output": edge.output}) for edge in self.edges
+            (source, target, input, {"input": input, "output": output})
+            for source, targets in enumerate(self.targets)
+            for input, (target, output) in enumerate(targets)
+            if target >= 0
         )
         return graph
 
-    def _attributes(self, node: Node) -> dict[str, object]:
-        return {
-            "op": node.op,
-            "sequence": node.sequence,
-            "outputs": node.outputs,
-            "saved": node.saved,
-            "tensor": None if node.tensor is None else self.tensors[node.tensor].name,
-            "location": node.location and str(node.location),
-            "module": node.module,
-        }
+    def _attributes(self) -> Iterator[dict[str, object]]:
+        """Those of each node, from the columns: a Node apiece would take longer than all that networkx does."""
+        saved, leaves, locations, modules = self.saved, self.leaf_tensors, self.locations, self.modules
+        for id, (op, sequence, outputs) in enumerate(zip(self.ops, self.sequences, self.outputs, strict=True)):
+            yield {
+                "op": op,
+                "sequence": sequence,
+                "outputs": outputs,
+                "saved": saved.get(id, ()),
+                "tensor": self.tensors[leaves[id]].name if id in leaves else None,
+                "location": str(locations[id]) if id in locations else None,
+                "module": modules.get(id),
+            }
 
 
 def _fields(value: object) -> object:
