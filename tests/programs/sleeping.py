@@ -150,5 +150,5 @@ thread.join()
 with Log():
     print(compiled(torch.ones(2, 3)))
 told("compiled in a mode")
-say(net, optimizer, results, other)
+say(net, optimizer, [results[key] for key in (0, 1, "compiled")], other)
 end()
