@@ -206,6 +206,7 @@ def _check_references(trace: Trace) -> None:
         ("a tensor", [ref.node for ref in graph.tensors if ref.node is not None], nodes),
     ]
     for call in trace.backwards:
+        named.append(("a vector of a backward", call.vectors, tensors))
         named.append(("a backward", [root.node for root in call.roots if root.node is not None], nodes))
         named.append(("a backward", [root.tensor for root in call.roots], tensors))
     for what, ids, limit in named:

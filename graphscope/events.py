@@ -39,7 +39,8 @@ class Backward:
 
     ``inputs`` are the nodes the call was limited to (``inputs=``, or what ``grad`` differentiates by),
     None for all leaves. ``error`` is torch's message if the call raised. ``ran`` is False for a call
-    that is assumed (``check``, a plan), not seen.
+    that is assumed (``check``, a plan), not seen. ``vectors`` are the tensors that require grad among those that it
+    was given to multiply by (``gradient=``).
     """
 
     time: int
@@ -53,6 +54,7 @@ class Backward:
     error: str | None = None
     ran: bool = True
     thread: int = 0
+    vectors: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ..events import Backward, GradRead
 from ..findings import Finding, Fix, Place, Role, Severity
+from ..location import Location
 from ..rule import Rule
 from ..trace import Trace
 from ._lifetime import call_text
+from ._parameters import listed
+from ._unfilled import Reason, is_meant, reason
 
 
 class MissingGrad(Rule):
@@ -16,7 +19,8 @@ class MissingGrad(Rule):
 
     Only leaves keep their gradient: for the result of an operation ``grad`` stays None unless ``retain_grad()``
     was called before the backward. And a tensor that the loss was not computed from (a slice or copy taken
-    beside the forward) is not in its graph.
+    beside the forward) is not in its graph. A leaf has none before the first backward that reaches it, nor once
+    ``zero_grad()`` has cleared it; and what ``backward`` was given as ``gradient=`` gets none.
 
     Bad::
 
@@ -28,6 +32,43 @@ class MissingGrad(Rule):
             y.sum().backward()
             print(y.grad)  # GS209
 
+    Bad::
+
+        import torch, graphscope
+
+        x, v = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+        with graphscope.watch() as report:
+            y = x * 2
+            y.backward(gradient=v)
+            print(v.grad)  # GS209
+
+    Bad::
+
+        import torch, graphscope
+
+        x = torch.ones(3, requires_grad=True)
+        weight = torch.ones(3, requires_grad=True)
+        with graphscope.watch() as report:
+            y = x.detach() * weight
+            y.sum().backward()
+            print(x.grad)  # GS209
+
+    Bad::
+
+        import torch, graphscope
+
+        net = torch.nn.Linear(2, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        norms = []
+        with graphscope.watch() as report:
+            for _ in range(3):
+                net(torch.ones(4, 2)).sum().backward()
+                opt.step()
+                opt.zero_grad()
+                for p in net.parameters():
+                    if p.grad is not None:  # GS209
+                        norms.append(p.grad.norm())
+
     Good::
 
         import torch, graphscope
@@ -38,6 +79,25 @@ class MissingGrad(Rule):
             y.retain_grad()
             y.sum().backward()
             print(x.grad, y.grad)
+
+    Good::
+
+        import torch, graphscope
+
+        net = torch.nn.Linear(2, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        norms = []
+        with graphscope.watch() as report:
+            for _ in range(3):
+                net(torch.ones(4, 2)).sum().backward()
+                for p in net.parameters():
+                    if p.grad is not None:
+                        norms.append(p.grad.norm())
+                opt.step()
+                opt.zero_grad()
+                for p in net.parameters():
+                    if p.grad is not None:
+                        p.grad.zero_()
     """
 
     code = "GS209"
@@ -55,6 +115,38 @@ class MissingGrad(Rule):
                     yield self._of_result(trace, event)
             elif isinstance(event, Backward) and event.error and self.torch_messages[0] in event.error:
                 yield self._unused(trace, event)
+        yield from self._of_leaves(trace)
+
+    def _of_leaves(self, trace: Trace) -> Iterator[Finding]:
+        """The statements that found no grad in a leaf each time, or raised for it."""
+        statements: dict[Location, list[GradRead]] = {}
+        for event in trace.events:
+            if isinstance(event, GradRead):
+                statements.setdefault(event.location, []).append(event)
+        for reads in statements.values():
+            fatal = _is_fatal(trace, reads[-1])
+            last = {read.tensor: read for read in (reads[-1:] if fatal else reads) if not read.present}
+            refs = [trace.graph.tensor(tensor) for tensor in last]
+            if not all(ref.is_leaf and ref.requires_grad for ref in refs):
+                continue
+            whys = {tensor: why for tensor, read in last.items() if (why := reason(trace, read)) is not None}
+            for why in {why.text: why for why in whys.values()}.values():
+                told = [read for read in reads if read.tensor in whys and whys[read.tensor].text == why.text]
+                alone = (
+                    len(told) == len(reads) or why.kind == "given"
+                )  # one that others at the statement do not explain
+                if fatal or (alone and not is_meant(trace, told, why)):
+                    yield self._of_leaf(trace, told, why, fatal=fatal)
+
+    def _of_leaf(self, trace: Trace, reads: Sequence[GradRead], why: Reason, *, fatal: bool) -> Finding:
+        tensors = tuple(dict.fromkeys(read.tensor for read in reads))
+        return self.finding(
+            f"the grad of {listed(trace, tensors)} is read, and it is None: {why.text}",
+            places=[Place(reads[-1].location, Role.FAILURE, "its grad is None here"), *why.places],
+            fixes=[why.fix],
+            severity=Severity.ERROR if fatal else Severity.WARNING,
+            tensor=trace.graph.tensor(tensors[0]).name,
+        )
 
     def _of_result(self, trace: Trace, event: GradRead) -> Finding:
         tensor = trace.graph.tensor(event.tensor)
@@ -62,7 +154,6 @@ class MissingGrad(Rule):
         places = [Place(event.location, Role.FAILURE, "its grad is None here")]
         if tensor.made_at is not None and tensor.made_at != event.location:
             places.append(Place(tensor.made_at, Role.CAUSE, "computed here, so it is no leaf"))
-        fatal = trace.outcome.location is not None and trace.outcome.location.line == event.location.line
         return self.finding(
             f"the grad of {name} is read, but it is the result of an operation, not a leaf: it stays None",
             places=places,
@@ -70,7 +161,7 @@ class MissingGrad(Rule):
                 Fix("make it a leaf: .detach().requires_grad_() after it is computed", location=tensor.made_at),
                 Fix("or call retain_grad() on it before the backward"),
             ],
-            severity=Severity.ERROR if fatal else Severity.WARNING,
+            severity=Severity.ERROR if _is_fatal(trace, event) else Severity.WARNING,
             tensor=tensor.name,
         )
 
@@ -89,3 +180,11 @@ class MissingGrad(Rule):
             fixes=[Fix("compute the output from this very tensor (make it first, then the network's input from it)")],
             nodes=unused,
         )
+
+
+def _is_fatal(trace: Trace, read: GradRead) -> bool:
+    """Whether the program ended in the statement, for want of this grad."""
+    at, error = trace.outcome.location, trace.outcome.exception or ""
+    if at is None or read.present or "NoneType" not in error:
+        return False
+    return (at.file, at.line) == (read.location.file, read.location.line)

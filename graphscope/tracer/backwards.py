@@ -140,6 +140,8 @@ class BackwardWatch:
         roots = tuple(self._root(each, stack, accumulates) for each in _as_tuple(tensors))
         inputs = options.get("inputs")
         wanted = None if not inputs and accumulates else tuple(self._input_node(each) for each in _as_tuple(inputs))
+        given = [each for each in _as_tuple(options.get("grad_tensors")) if isinstance(each, Tensor)]
+        vectors = tuple(self._named(each, stack) for each in given if each.requires_grad)
         stack.clear()
         return Backward(
             self._seen.tick(),
@@ -150,7 +152,14 @@ class BackwardWatch:
             create_graph=bool(options.get("create_graph")),
             inputs=None if wanted is None else tuple(each for each in wanted if each is not None),
             accumulates=accumulates,
+            vectors=vectors,
         )
+
+    def _named(self, tensor: Tensor, stack: list[FrameType]) -> int:
+        number = self._seen.tensors.number(tensor)
+        row = self._seen.tensors.rows[number]
+        row.name = row.name or self._seen.names.variable(tensor, stack)
+        return number
 
     def _root(self, tensor: Any, stack: list[FrameType], accumulates: bool) -> Root:
         if not isinstance(tensor, Tensor):  # a GradientEdge
