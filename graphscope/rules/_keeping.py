@@ -89,11 +89,16 @@ def _fills(node: ast.AST, holder: str) -> bool:
 
 
 def _is_same(expression: ast.expr, holder: str) -> bool:
-    """Whether an expression may be what was found under a name: ``self.items`` is the ``memory.items`` of others."""
+    """Whether an expression may be what was found under a name.
+
+    ``self.items`` is the ``memory.items`` of others, ``seen[key]`` may be any element of ``seen``.
+    """
     text = ast.unparse(expression)
     first, dot, rest = holder.partition(".")
     if text == holder:
         return True
+    if isinstance(expression, ast.Subscript) and not isinstance(expression.slice, ast.Constant) and holder[-1] == "]":
+        return _is_same(expression.value, holder[: holder.rindex("[")])
     return (
         bool(dot)
         and (text.partition(".")[2] == rest or text == rest.rpartition(".")[2] or text == rest)

@@ -58,6 +58,27 @@ class GrowingGraph(Rule):
                 opt.step()
                 outputs.append(out)  # GS104
 
+    Bad, in a hook::
+
+        import torch, graphscope
+
+        net = torch.nn.Linear(4, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        seen = {"head": []}
+
+        def keep(name):
+            def hook(module, inputs, output):
+                seen[name].append(output)  # GS104
+            return hook
+
+        with graphscope.watch() as report:
+            net.register_forward_hook(keep("head"))
+            for _ in range(8):
+                loss = net(torch.ones(2, 4)).pow(2).mean()
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+
     Good::
 
         import torch, graphscope
