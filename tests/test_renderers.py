@@ -125,9 +125,9 @@ def test_svg_links_go_to_source_lines_and_nowhere_else() -> None:
     links = [link.get("href") for link in ElementTree.fromstring(str(render(report, "svg"))).iter(f"{SVG}a")]
     assert {"./train.py#L11", "./train.py#L13", "./train.py#L16"} <= set(links)
     assert all(str(link).startswith("./train.py#L") for link in links)
-    moved = Report(replace(report.trace, root="/home/me/work"), report.findings)
+    moved = Report(replace(report.trace, root="/home/me/project"), report.findings)
     drawn = str(render(moved, "svg", Show(beside="/home/me/pictures")))
-    assert 'href="./../work/train.py#L11"' in drawn
+    assert 'href="./../project/train.py#L11"' in drawn
 
 
 def test_svg_tooltips_tell_what_a_node_saves() -> None:

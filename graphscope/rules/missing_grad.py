@@ -132,10 +132,8 @@ class MissingGrad(Rule):
             whys = {tensor: why for tensor, read in last.items() if (why := reason(trace, read)) is not None}
             for why in {why.text: why for why in whys.values()}.values():
                 told = [read for read in reads if read.tensor in whys and whys[read.tensor].text == why.text]
-                alone = (
-                    len(told) == len(reads) or why.kind == "given"
-                )  # one that others at the statement do not explain
-                if fatal or (alone and not is_meant(trace, told, why)):
+                told_by_others = len(told) < len(reads) and why.kind != "given"
+                if fatal or not (told_by_others or is_meant(trace, told, why)):
                     yield self._of_leaf(trace, told, why, fatal=fatal)
 
     def _of_leaf(self, trace: Trace, reads: Sequence[GradRead], why: Reason, *, fatal: bool) -> Finding:
