@@ -35,8 +35,11 @@ checkpoint under ``inputs=`` or ``autograd.grad``, which torch refuses."""
 _NEVER_BEGAN = (
     "One of the differentiated Tensors does not require grad",
     "can't retain_grad on Tensor that has requires_grad=False",
+    "RuntimeError: invalid gradient at index",  # that of a node begins with "Function"
 )
-"""How torch refuses an input that has no graph, before any node runs: in ``grad`` and in ``backward``."""
+"""How torch refuses, before any node runs, an input that has no graph or a root that has another shape by now."""
+_RAN_TO_ITS_END = "appears to not have been used in the graph"
+"""How torch refuses, once all nodes ran, to have no gradient for an input."""
 
 Bad = dict[int, tuple[Kind, bool]]
 """Nodes that would fail: how, and whether that is certain."""
@@ -430,7 +433,7 @@ class _State:
         if event.retain_graph or event.create_graph:
             return
         freed = self.engine.buffers.needed & frozenset(ran)
-        surprising = event.error is not None and not verdict.fails
+        surprising = event.error is not None and not verdict.fails and _RAN_TO_ITS_END not in event.error
         if surprising or (not verdict.certain and not event.ran):
             self.doubtful |= freed - self.spent
         else:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import astuple, replace
 
+import pytest
+
 from graphscope.engine import Change, Culprit, Engine, Verdict, simulate
 from graphscope.events import Backward, Event, InPlaceWrite, OptimizerStep, Write
 from graphscope.graph import Graph, Root, SavedColumn, SavedTensor
@@ -169,3 +171,20 @@ def test_what_a_step_writes_one_by_one_is_told_as_the_step() -> None:
     assert culprits(last) == [(1, "stale")]
     elsewhere = replace(write(1, 0), location=Location("train.py", 2, 2))
     assert culprits(verdicts(TRUNK, elsewhere, step, backward(2))[-1]) == [(0, "stale"), (1, "stale")]
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        ("RuntimeError: invalid gradient at index 1 - got [] but expected shape compatible with [3]", (None, True)),
+        (
+            "RuntimeError: The differentiated Tensor at index 1 appears to not have been used in the graph.",
+            ("freed", True),
+        ),
+        ("RuntimeError: Function MulBackward0 returned an invalid gradient at index 0 - got [2]", ("freed", False)),
+    ],
+)
+def test_an_error_tells_whether_the_nodes_ran(error: str, expected: tuple[str | None, bool]) -> None:
+    """Roots are checked before any node runs, unused inputs after all did; a node that fails stops them midway."""
+    _, second = verdicts(TRUNK, backward(2, error=error), backward(3))
+    assert (second.kind, second.certain) == expected

@@ -144,6 +144,19 @@ def test_freed_is_told_from_never_needed(x):
     assert _torch.was_freed(product.grad_fn, "_raw_saved_other")
 
 
+def test_a_refused_root_frees_nothing_and_an_unused_input_all(x):
+    hidden = x.exp()
+    loss = hidden.sum()
+    with torch.no_grad():
+        hidden.data = loss.clone()
+    with pytest.raises(RuntimeError, match="^invalid gradient at index 1"):
+        torch.autograd.backward([loss, hidden])
+    with pytest.raises(RuntimeError, match="appears to not have been used"):
+        torch.autograd.grad(loss, [x, torch.ones(2, requires_grad=True)])
+    with pytest.raises(RuntimeError, match="a second time"):
+        torch.autograd.grad(loss, [x])
+
+
 def test_storage_start_is_shared_by_views_and_0_without_memory():
     base = torch.arange(6.0)
     assert _torch.storage_start(base) == _torch.storage_start(base[2:]) == base.data_ptr()
