@@ -149,7 +149,7 @@ def test_a_refused_root_frees_nothing_and_an_unused_input_all(x):
     loss = hidden.sum()
     with torch.no_grad():
         hidden.data = loss.clone()
-    with pytest.raises(RuntimeError, match="^invalid gradient at index 1"):
+    with pytest.raises(RuntimeError, match=r"^invalid gradient at index 1"):
         torch.autograd.backward([loss, hidden])
     with pytest.raises(RuntimeError, match="appears to not have been used"):
         torch.autograd.grad(loss, [x, torch.ones(2, requires_grad=True)])
