@@ -78,18 +78,29 @@ def load(path: str | Path) -> Report:
 def loads(text: str) -> Report:
     """The report in a JSON text."""
     try:
-        top = json.loads(text)
+        top = json.loads(text, parse_int=_whole)
         _check_head(top)
         report = _decoded(top["report"], top["fields"])
         if not isinstance(report, Report):
             raise GraphscopeError("it holds no report")
-        _check(report, Report, "report")
+        checker = _Checker()
+        checker.check(report, Report, "report")
     except json.JSONDecodeError as error:
         raise GraphscopeError(f"no JSON, {error.msg} in line {error.lineno}") from None
     except RecursionError:
         raise GraphscopeError("it is nested too deeply") from None
-    _check_references(report.trace)
+    graph = report.trace.graph
+    checker.check_references(
+        {"node": len(graph.ops), "tensor": len(graph.tensors), "optimizer": len(report.trace.optimizers)}
+    )
+    _check_columns(report.trace)
     return report
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > 20:
+        raise GraphscopeError(f"a number of {len(digits)} digits")
+    return int(digits)
 
 
 def _check_head(top: Any) -> None:
@@ -139,40 +150,65 @@ def _decoded(value: Any, fields: dict[str, list[str]]) -> Any:
 
 @cache
 def _hints(kind: Any) -> dict[str, Any]:
-    hints = typing.get_type_hints(kind)
+    hints = typing.get_type_hints(kind, include_extras=True)
     return {each.name: hints[each.name] for each in dataclasses.fields(kind)}
 
 
-def _check(value: Any, hint: Any, where: str) -> None:
-    """Raise where a value is not of the type that its field declares."""
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        plain = [each for each in args if isinstance(each, type) and type(value) is each]
-        fits = plain or [each for each in args if _fits(value, each)]
-        if not fits:
+class _Checker:
+    """Raises where a value is not of the type that its field declares, or refers to what is not there."""
+
+    def __init__(self) -> None:
+        self._largest: dict[str, tuple[int, str]] = {}
+
+    def check(self, value: Any, hint: Any, where: str) -> None:
+        """Look at a value and all that is in it."""
+        hint = next((each for each in _alternatives(hint) if _fits(value, each)), None)
+        if hint is None:
             raise GraphscopeError(f"{where} is {_kind(value)}")
-        hint = fits[0]
-        origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if not _fits(value, hint):
-        raise GraphscopeError(f"{where} is {_kind(value)}")
-    if dataclasses.is_dataclass(value):
-        for name, inner in _hints(value.__class__).items():
-            _check(getattr(value, name), inner, f"{where}.{name}")
-    elif origin is tuple and not (len(args) == 2 and args[1] is Ellipsis):
-        if len(value) != len(args):
-            raise GraphscopeError(f"{where} has {len(value)} parts, not {len(args)}")
-        for position, (each, inner) in enumerate(zip(value, args, strict=True)):
-            _check(each, inner, f"{where}[{position}]")
-    elif isinstance(value, Mapping) and args:
-        for key, each in value.items():
-            _check(key, args[0], f"a key of {where}")
-            _check(each, args[1], f"{where}[{key!r}]")
-    elif isinstance(value, Collection) and args and not isinstance(value, str):
-        for position, each in enumerate(value):
-            _check(each, args[0], f"{where}[{position}]")
+        if typing.get_origin(hint) is typing.Annotated:
+            self._refer(value, *hint.__metadata__, where=where)
+        elif dataclasses.is_dataclass(value):
+            for name, inner in _hints(value.__class__).items():
+                self.check(getattr(value, name), inner, f"{where}.{name}")
+        elif isinstance(value, Collection) and not isinstance(value, str):
+            self._check_items(value, hint, where)
+
+    def _check_items(self, value: Collection[Any], hint: Any, where: str) -> None:
+        hints = typing.get_args(hint)
+        if isinstance(value, Mapping):
+            key_hint, item_hint = hints or (object, object)
+            for key, each in value.items():
+                self.check(key, key_hint, f"a key of {where}")
+                self.check(each, item_hint, f"{where}[{key!r}]")
+            return
+        if typing.get_origin(hint) is not tuple or Ellipsis in hints:
+            hints = (hints or (object,))[:1] * len(value)
+        if len(value) != len(hints):
+            raise GraphscopeError(f"{where} has {len(value)} parts, not {len(hints)}")
+        for position, (each, hint) in enumerate(zip(value, hints, strict=True)):
+            self.check(each, hint, f"{where}[{position}]")
+
+    def _refer(self, id: int, kind: str, none: int = 0, *, where: str) -> None:
+        if id < none:
+            raise GraphscopeError(f"{where} refers to {kind} {id}")
+        if id > self._largest.get(kind, (-1, ""))[0]:
+            self._largest[kind] = id, where
+
+    def check_references(self, limits: Mapping[str, int]) -> None:
+        """Raise where something that was looked at refers to what lies beyond the limits."""
+        for kind, (id, where) in self._largest.items():
+            if id >= limits[kind]:
+                raise GraphscopeError(f"{where} refers to {kind} {id}, and there are {limits[kind]}")
+
+
+def _alternatives(hint: Any) -> tuple[Any, ...]:
+    is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    return typing.get_args(hint) if is_union else (hint,)
 
 
 def _fits(value: Any, hint: Any) -> bool:
+    if typing.get_origin(hint) is typing.Annotated:
+        hint = hint.__origin__
     kind = typing.get_origin(hint) or hint
     if kind in (object, Any):
         return True
@@ -189,36 +225,14 @@ def _kind(value: Any) -> str:
     return "null" if value is None else f"of kind {type(value).__name__}"
 
 
-def _check_references(trace: Trace) -> None:
-    """Raise where something refers to a node, a tensor or an optimizer that is not there."""
+def _check_columns(trace: Trace) -> None:
     graph = trace.graph
-    nodes, tensors = len(graph.ops), len(graph.tensors)
-    if not len(graph.sequences) == len(graph.outputs) == len(graph.targets) == nodes:
+    if not len(graph.sequences) == len(graph.outputs) == len(graph.targets) == len(graph.ops):
         raise GraphscopeError("the columns of its graph differ in length")
-    named: list[tuple[str, Collection[int], int]] = [
-        ("a step of the gradient", [to for targets in graph.targets for to, _ in targets if to != -1], nodes),
-        ("a leaf", graph.leaf_tensors, nodes),
-        ("a saved tensor", graph.saved, nodes),
-        ("a root", [root.node for root in graph.roots if root.node is not None], nodes),
-        ("a root", [root.tensor for root in graph.roots], tensors),
-        ("a leaf", list(graph.leaf_tensors.values()), tensors),
-        ("an optimizer", [id for optimizer in trace.optimizers for id in optimizer.parameters], tensors),
-        ("a tensor", [ref.node for ref in graph.tensors if ref.node is not None], nodes),
-    ]
-    for call in trace.backwards:
-        named.append(("a vector of a backward", call.vectors, tensors))
-        named.append(("a backward", [root.node for root in call.roots if root.node is not None], nodes))
-        named.append(("a backward", [root.tensor for root in call.roots], tensors))
-    for what, ids, limit in named:
-        wrong = next((id for id in ids if not 0 <= id < limit), None)
-        if wrong is not None:
-            raise GraphscopeError(f"{what} refers to number {wrong}, and there are {limit}")
     if any(ref.id != position for position, ref in enumerate(graph.tensors)):
         raise GraphscopeError("its tensors are not in order")
-    for event in trace.events:
-        owner = getattr(event, "optimizer", None)
-        if owner is not None and not 0 <= owner < len(trace.optimizers):
-            raise GraphscopeError(f"an event refers to optimizer {owner}, and there are {len(trace.optimizers)}")
+    if any(ref.id != position for position, ref in enumerate(trace.optimizers)):
+        raise GraphscopeError("its optimizers are not in order")
     if _has_cycle(graph.targets):
         raise GraphscopeError("its graph has a cycle")
 

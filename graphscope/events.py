@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .graph import Root
+from .graph import NodeId, OptimizerId, Root, TensorId
 from .location import Location
 
 
@@ -21,7 +21,7 @@ class Write:
     ``moved`` means that no memory was written: the tensor was given another storage (``x.data = y``), ``source``'s.
     """
 
-    tensor: int
+    tensor: TensorId
     storage: int
     counter: int
     before: int
@@ -30,7 +30,7 @@ class Write:
     offset: int = 0
     bytes: int = 0
     moved: bool = False
-    source: int | None = None
+    source: TensorId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,12 @@ class Backward:
     roots: tuple[Root, ...]
     retain_graph: bool = False
     create_graph: bool = False
-    inputs: tuple[int, ...] | None = None
+    inputs: tuple[NodeId, ...] | None = None
     accumulates: bool = True
     error: str | None = None
     ran: bool = True
     thread: int = 0
-    vectors: tuple[int, ...] = ()
+    vectors: tuple[TensorId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +82,11 @@ class OptimizerStep:
     time: int
     step: int
     location: Location
-    optimizer: int
+    optimizer: OptimizerId
     writes: tuple[Write, ...] = ()
-    graded: tuple[int, ...] = ()
-    frozen: tuple[int, ...] = ()
-    moved: tuple[int, ...] = ()
+    graded: tuple[TensorId, ...] = ()
+    frozen: tuple[TensorId, ...] = ()
+    moved: tuple[TensorId, ...] = ()
     ran: bool = True
     thread: int = 0
     began: int = -1
@@ -104,8 +104,8 @@ class ZeroGrad:
     time: int
     step: int
     location: Location
-    tensors: tuple[int, ...]
-    optimizer: int | None = None
+    tensors: tuple[TensorId, ...]
+    optimizer: OptimizerId | None = None
     to_none: bool = True
     thread: int = 0
 
@@ -122,8 +122,8 @@ class GradWrite:
     step: int
     location: Location
     op: str
-    tensors: tuple[int, ...]
-    graded: tuple[int, ...] = ()
+    tensors: tuple[TensorId, ...]
+    graded: tuple[TensorId, ...] = ()
     replaces: bool = False
     thread: int = 0
 
@@ -146,8 +146,8 @@ class ScalerCall:
     location: Location
     op: str
     scaler: int
-    tensors: tuple[int, ...] = ()
-    optimizer: int | None = None
+    tensors: tuple[TensorId, ...] = ()
+    optimizer: OptimizerId | None = None
     skipped: bool = False
     thread: int = 0
     began: int = -1
@@ -165,9 +165,9 @@ class NonFinite:
     time: int
     step: int
     location: Location
-    optimizer: int
-    tensors: tuple[int, ...]
-    node: int | None
+    optimizer: OptimizerId
+    tensors: tuple[TensorId, ...]
+    node: NodeId | None
     in_forward: bool = False
     has_nan: bool = True
     thread: int = 0
@@ -181,10 +181,10 @@ class GradRead:
     time: int
     step: int
     location: Location
-    tensor: int
+    tensor: TensorId
     present: bool
     thread: int = 0
-    grad: int | None = None
+    grad: TensorId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ class RequiresGradSet:
     step: int
     location: Location
     value: bool
-    tensors: tuple[int, ...]
+    tensors: tuple[TensorId, ...]
     thread: int = 0
 
 
@@ -226,7 +226,7 @@ class Refused:
     step: int
     location: Location
     op: str
-    tensors: tuple[int, ...]
+    tensors: tuple[TensorId, ...]
     error: str
     thread: int = 0
 
@@ -269,14 +269,14 @@ class Call:
     time: int
     op: str
     location: Location | None
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
+    inputs: tuple[TensorId, ...]
+    outputs: tuple[TensorId, ...]
     needs_grad: tuple[bool, ...] = ()
     gives_grad: tuple[bool, ...] = ()
     leaves: bool = False
     enters: bool = False
     grad_mode: str = "enabled"
-    returned: tuple[int, ...] = ()
+    returned: tuple[TensorId, ...] = ()
     likely: bool = False
     numbers: tuple[float, ...] = ()
     mode_at: Location | None = None

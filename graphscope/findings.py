@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from .graph import NodeId
 from .location import Location
 
 
@@ -114,7 +115,7 @@ class Finding:
     places: tuple[Place, ...] = ()
     confidence: Confidence = Confidence.CERTAIN
     fixes: tuple[Fix, ...] = ()
-    nodes: tuple[int, ...] = ()
+    nodes: tuple[NodeId, ...] = ()
     facts: Mapping[str, object] = field(default_factory=dict, compare=False)
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from .discovery import higher
 from .location import Location
@@ -15,6 +15,13 @@ from .location import Location
 if TYPE_CHECKING:
     import networkx
 
+
+NodeId: TypeAlias = Annotated[int, "node"]
+"""The position of a node in the columns of a Graph."""
+TensorId: TypeAlias = Annotated[int, "tensor"]
+"""The position of a TensorRef in ``graph.tensors``."""
+OptimizerId: TypeAlias = Annotated[int, "optimizer"]
+"""The position of an OptimizerRef in ``trace.optimizers``."""
 
 _FLAT = frozenset({"Round", "Floor", "Ceil", "Trunc", "Sign", "Sgn", "Bernoulli", "Poisson", "Normal", "Nextafter"})
 
@@ -54,7 +61,7 @@ class TensorRef:
     ``birth`` is that of a parameter whose module was made while it was watched.
     """
 
-    id: int
+    id: TensorId
     name: str | None
     shape: tuple[int, ...]
     dtype: str
@@ -66,7 +73,7 @@ class TensorRef:
     version: int
     kind: str = "tensor"
     is_parameter: bool = False
-    node: int | None = None
+    node: NodeId | None = None
     made_at: Location | None = None
     birth: Birth | None = None
 
@@ -102,7 +109,7 @@ class SavedTensor:
     version: int | None
     freed: bool = False
     hooked: bool = False
-    tensor: int | None = None
+    tensor: TensorId | None = None
     offset: int = 0
 
 
@@ -130,8 +137,8 @@ class Edge:
     ``output`` says which output of ``target`` that input was (torch's ``input_nr``).
     """
 
-    source: int
-    target: int
+    source: NodeId
+    target: NodeId
     input: int
     output: int
 
@@ -147,12 +154,12 @@ class Node:
     (it cannot fail for lack of them), None where that could not be told, else True.
     """
 
-    id: int
+    id: NodeId
     op: str
     sequence: int
     outputs: tuple[TensorMeta, ...]
     saved: tuple[SavedTensor, ...]
-    tensor: int | None = None
+    tensor: TensorId | None = None
     location: Location | None = None
     module: str | None = None
     custom: bool = False
@@ -179,12 +186,12 @@ class Root:
     """A tensor that backward starts from: usually a loss.
 
     ``node`` is its ``grad_fn`` (AccumulateGrad for a leaf), None for a tensor without a graph.
-    ``output`` is which output of that node it is, ``tensor`` the id of its TensorRef.
+    ``output`` is which output of that node it is, ``tensor`` the id of its TensorRef, -1 for a gradient edge.
     """
 
     name: str
-    node: int | None
-    tensor: int
+    node: NodeId | None
+    tensor: Annotated[int, "tensor", -1]
     output: int = 0
 
 
@@ -203,14 +210,14 @@ class Graph:
     ops: Sequence[str] = ()
     sequences: Sequence[int] = ()
     outputs: Sequence[tuple[TensorMeta, ...]] = ()
-    targets: Sequence[tuple[tuple[int, int], ...]] = ()
-    saved: Mapping[int, tuple[SavedTensor, ...]] = field(default_factory=dict)
-    leaf_tensors: Mapping[int, int] = field(default_factory=dict)
-    locations: Mapping[int, Location] = field(default_factory=dict)
-    modules: Mapping[int, str] = field(default_factory=dict)
-    custom: Mapping[int, bool | None] = field(default_factory=dict)
-    times: Mapping[int, int] = field(default_factory=dict)
-    callers: Mapping[int, tuple[Location, ...]] = field(default_factory=dict)
+    targets: Sequence[tuple[tuple[Annotated[int, "node", -1], int], ...]] = ()
+    saved: Mapping[NodeId, tuple[SavedTensor, ...]] = field(default_factory=dict)
+    leaf_tensors: Mapping[NodeId, TensorId] = field(default_factory=dict)
+    locations: Mapping[NodeId, Location] = field(default_factory=dict)
+    modules: Mapping[NodeId, str] = field(default_factory=dict)
+    custom: Mapping[NodeId, bool | None] = field(default_factory=dict)
+    times: Mapping[NodeId, int] = field(default_factory=dict)
+    callers: Mapping[NodeId, tuple[Location, ...]] = field(default_factory=dict)
     versions: Mapping[int, int] = field(default_factory=dict)
     storages: Mapping[int, int] = field(default_factory=dict)
     roots: tuple[Root, ...] = ()

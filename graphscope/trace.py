@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from .events import Backward, Call, Event, OptimizerStep
-from .graph import Graph, TensorRef
+from .graph import Graph, NodeId, OptimizerId, TensorId, TensorRef
 from .location import Location
 
 
@@ -18,10 +18,10 @@ class OptimizerRef:
     ``keeps_state`` tells that a step left something in its ``state`` (moments, momentum).
     """
 
-    id: int
+    id: OptimizerId
     name: str
     kind: str
-    groups: tuple[tuple[int, ...], ...]
+    groups: tuple[tuple[TensorId, ...], ...]
     location: Location | None = None
     keeps_state: bool = False
 
@@ -52,10 +52,10 @@ class ModuleRef:
 
     name: str
     kind: str
-    parameters: tuple[tuple[str, int], ...]
+    parameters: tuple[tuple[str, TensorId], ...]
     storages: frozenset[int] = frozenset()
-    hidden: tuple[tuple[str, int], ...] = ()
-    evaluated: tuple[int, ...] = ()
+    hidden: tuple[tuple[str, TensorId], ...] = ()
+    evaluated: tuple[TensorId, ...] = ()
     flags: tuple[Flag, ...] = ()
     gone: bool = False
 
@@ -73,7 +73,7 @@ class Holder:
     kind: str
     tensors: int
     limit: int | None = None
-    tensor: int | None = None
+    tensor: TensorId | None = None
     location: Location | None = None
     callers: tuple[Location, ...] = ()
 
@@ -89,7 +89,7 @@ class Survey:
     time: int
     ended: int
     location: Location
-    leaf: int
+    leaf: TensorId
     steps: tuple[int, ...]
     passes: int
     nodes: int
@@ -119,10 +119,10 @@ class Fade:
     or ``"not finite"``.
     """
 
-    root: int
-    end: int
+    root: NodeId
+    end: NodeId
     output: int
-    node: int
+    node: NodeId
     kind: str
 
 
@@ -159,7 +159,7 @@ class Trace:
     pauses: tuple[Pause, ...] = ()
     root: str = ""
     sources: dict[str, str] = field(default_factory=dict)
-    gone: dict[int, int] = field(default_factory=dict)
+    gone: dict[TensorId, int] = field(default_factory=dict)
     released: dict[int, int] = field(default_factory=dict)
     surveys: tuple[Survey, ...] = ()
     fades: tuple[Fade, ...] = ()

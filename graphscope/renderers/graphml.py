@@ -25,10 +25,10 @@ def render(report: Report) -> str:
             location=clean(str(node.location or "")),
             tensor=clean(str(graph.tensor(node.tensor)) if node.tensor is not None else ""),
             shapes=" ".join(str(output.shape) for output in node.outputs),
-            device=" ".join(dict.fromkeys(output.device for output in node.outputs)),
+            device=clean(" ".join(dict.fromkeys(output.device for output in node.outputs))),
             saved_bytes=sum(saved.bytes for saved in node.saved),
             freed=node.is_freed,
-            findings=" ".join(codes.get(node.id, ())),
+            findings=clean(" ".join(codes.get(node.id, ()))),
             loss=clean(", ".join(root.name for root in graph.roots if root.node == node.id)),
         )
     for edge in graph.edges:
