@@ -72,7 +72,7 @@ def _is_scalar(trace: Trace, tensor: int) -> bool:
 def wasted(trace: Trace) -> Iterator[tuple[Term, Backward, tuple[int, ...]]]:
     """The terms of which every gradient was thrown away each time, with the first backward and the leaves they reach.
 
-    A gradient is thrown away if its parameter is in no optimizer and nobody reads it, or is zeroed before the step.
+    A gradient is thrown away if its leaf is in no optimizer and nobody reads it, or is zeroed before the step.
     """
     backwards = {root.tensor: event for event in trace.backwards if event.accumulates for root in event.roots}
     lost: dict[object, tuple[Term, Backward, tuple[int, ...]]] = {}
@@ -80,11 +80,15 @@ def wasted(trace: Trace) -> Iterator[tuple[Term, Backward, tuple[int, ...]]]:
     fate = _Fate(trace)
     for term in terms(trace):
         event = backwards[term.loss]
-        node = None if term.tensor is None else trace.graph.tensor(term.tensor).node
-        if not term.alive or node is None or not event.ran or event.error or event.inputs is not None:
+        if not term.alive or term.tensor is None or not event.ran or event.error or event.inputs is not None:
             continue
-        leaves = trace.graph.reached_tensors([node])
-        key = (term.call.location, trace.graph.locations.get(node), trace.graph.ops[node])
+        tensor = trace.graph.tensor(term.tensor)
+        node = tensor.node
+        if node is None and not tensor.is_leaf:
+            continue
+        leaves = frozenset((tensor.id,)) if node is None else trace.graph.reached_tensors([node])
+        made = tensor.made_at if node is None else (trace.graph.locations.get(node), trace.graph.ops[node])
+        key = (term.call.location, made)
         if leaves and all(fate.is_discarded(leaf, event.time) for leaf in leaves):
             lost.setdefault(key, (term, event, tuple(sorted(leaves))))
         else:
@@ -116,5 +120,6 @@ class _Fate:
     def is_discarded(self, leaf: int, time: int) -> bool:
         """Whether a gradient that arrives at this time is never used; False where the recording ends before."""
         if leaf not in self._held:
-            return self._tensors[leaf].is_parameter and leaf not in self._read
+            tensor = self._tensors[leaf]
+            return (tensor.is_parameter or tensor.made_at is not None) and leaf not in self._read
         return next((not used for at, used in self._next.get(leaf, ()) if at > time), False)

@@ -85,6 +85,35 @@ DEAD_TERMS = {
         norm = z.pow(2).mean().detach()  # GS202
         loss = (rec + adv + norm) / 3
     """,
+    "a number that is made a leaf": """
+        norm = torch.tensor(z.pow(2).mean().item(), requires_grad=True)  # GS202
+        loss = rec + adv + 0.1 * norm
+    """,
+    "a detached term that is made a leaf": """
+        norm = z.pow(2).mean().detach().requires_grad_()  # GS202
+        loss = rec + adv + norm
+    """,
+    "a number that a loop over an array adds up": """
+        rows = z.detach().numpy()  # GS202
+        total = 0.0
+        for row in rows:
+            total += float(row @ row) / 8
+        loss = rec + adv + torch.tensor(total)
+    """,
+    "an element of an array of its own": """
+        def longest(z):
+            rows = z.detach().cpu().numpy()  # GS202
+            table = np.zeros(len(rows) + 1)
+            for i in range(len(rows)):
+                table[i + 1] = max(table[i], rows[i][0] ** 2)
+            return torch.tensor(table[-1], dtype=torch.float32, requires_grad=True)
+        loss = rec + adv + 0.3 * longest(z)
+    """,
+    "numbers in a list, sorted": """
+        norms = z.norm(dim=1).tolist()  # GS202
+        order = sorted(2 * each for each in norms)
+        loss = torch.stack([rec, adv, torch.tensor(order[3], requires_grad=True)]).mean()
+    """,
 }
 
 FORGOTTEN = {
@@ -205,6 +234,32 @@ RIGHT = {
     """,
     "flooding": """
         loss = (rec + adv - 0.05).abs() + 0.05
+    """,
+    "a sum that begins with a leaf": """
+        rows = z.detach().numpy()
+        print(float(rows[0] @ rows[0]))
+        loss = torch.tensor(0.0, requires_grad=True)
+        for term in (rec, adv):
+            loss = loss + term
+    """,
+    "a constant by the size of an array": """
+        rows = z.detach().numpy()
+        count = rows.shape[0] * len(rows)
+        loss = rec + adv + torch.tensor(0.3 / count)
+    """,
+    "a weight that is a new tensor": """
+        share = [value * 0.5 for value in (rec.item(), adv.item())]
+        loss = torch.tensor(share[0]) * rec + torch.tensor(share[1]) * adv
+    """,
+    "a gradient that is cached and given on": """
+        features = z.detach().requires_grad_()
+        near, far = features.pow(2).mean(), features[:4].abs().mean()
+        (near + far).backward()
+        loss = rec + adv + (z * features.grad).sum()
+    """,
+    "a loss that is computed again": """
+        from torch.utils.checkpoint import checkpoint
+        loss = rec + adv + checkpoint(lambda h: h.pow(2).mean() + h.abs().mean(), z, use_reentrant=True)
     """,
 }
 

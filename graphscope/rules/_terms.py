@@ -18,6 +18,7 @@ from ..location import Location
 from ..terms import Term, terms
 from ..trace import Trace
 from ._parameters import ungraded
+from ._regained import regained
 
 _FEW = 16
 _COMPREHENSION = re.compile(r"(\.<locals>\.)?<(list|dict|set)comp>|(\.<locals>\.)?<genexpr>")
@@ -84,6 +85,9 @@ def _constants_added(trace: Trace) -> Iterator[DeadTerm]:
             continue
         before = [cut for cut in following.cuts_of(term.tensor) if cut.call.location is not None]
         before = [cut for cut in before if cut.call.time < term.call.time]
+        if not before:
+            origins = makers.origins(term.tensor)
+            before = [cut for origin in origins for cut in regained(trace, following, origin, term.call.time)]
         if before and not makers.lead_to(term.tensor, beside[term.loss]):
             sure = all(cut.certain for cut in before)
             yield DeadTerm(term, tuple(before), Confidence.CERTAIN if sure else Confidence.LIKELY)
@@ -97,16 +101,21 @@ class _Makers:
 
     def lead_to(self, tensor: int, wanted: Collection[int | None]) -> bool:
         """Whether it was computed from one of these, a few calls ago, as in ``a + (b - a).detach()``."""
+        return any(id in wanted for call in self._before(tensor) for id in call.inputs)
+
+    def origins(self, tensor: int) -> list[int]:
+        """What it was computed from, a few calls ago, that no call gave: made of numbers, or data."""
+        inputs = [tensor, *(id for call in self._before(tensor) for id in call.inputs)]
+        return [id for id in dict.fromkeys(inputs) if id not in self._made or not self._made[id].inputs]
+
+    def _before(self, tensor: int) -> Iterator[Call]:
         waiting, seen = [tensor], {tensor}
         while waiting and len(seen) < _FEW:
             call = self._made.get(waiting.pop())
-            for id in call.inputs if call is not None else ():
-                if id in wanted:
-                    return True
-                if id not in seen:
-                    seen.add(id)
-                    waiting.append(id)
-        return False
+            if call is not None:
+                yield call
+                waiting += [id for id in call.inputs if id not in seen]
+                seen.update(call.inputs)
 
 
 class _Numbers:

@@ -12,6 +12,7 @@ from ..terms import Term, wasted
 from ..trace import Trace
 from ._harmless import harmless
 from ._parameters import cut_fact, cut_places, listed, ungraded
+from ._regained import regained
 from ._terms import DeadTerm as Dead
 from ._terms import dead_terms, term_name, trained
 
@@ -92,6 +93,8 @@ class DeadTerm(Rule):
         for term, event, leaves in wasted(trace):
             assert term.tensor is not None
             before = [cut for cut in following.cuts_of(term.tensor) if cut.call.location is not None]
+            if not before:
+                before = [cut for leaf in leaves for cut in regained(trace, following, leaf, term.call.time)]
             before = [cut for cut in before if cut.from_tensors - lost.union(leaves)]
             if before:
                 yield self._thrown_away(trace, term, event, leaves, before)
@@ -99,26 +102,37 @@ class DeadTerm(Rule):
     def _thrown_away(
         self, trace: Trace, term: Term, event: Backward, leaves: tuple[int, ...], before: list[Cut]
     ) -> Finding:
+        op = before[0].call.op
         meant = sorted(frozenset().union(*(cut.from_tensors for cut in before)) - frozenset(leaves))
         places = cut_places(before)
+        tensors = [trace.graph.tensor(leaf) for leaf in leaves]
+        made = [tensor.made_at for tensor in tensors if not tensor.is_parameter and tensor.made_at is not None]
+        for at in made:
+            if at not in {place.location for place in places}:
+                places.append(Place(at, Role.CAUSE, "a new leaf, without a history, is made of it here"))
         if term.call.location is not None:
             places.append(Place(term.call.location, Role.RELATED, "added to the loss here"))
         places.append(Place(event.location, Role.FAILURE, "backpropagated here"))
         what = term_name(trace, term)
+        ends = (
+            "its gradient ends at a new leaf made of that value, which no optimizer holds"
+            if made
+            else f"the gradients that it gives {listed(trace, leaves)} are thrown away before a step uses them"
+        )
+        advice = ", and in torch: requires_grad=True on a new tensor brings no history back" if made else ""
         return self.finding(
-            f"{what} of the loss trains nothing: it was computed from a value whose history `{before[0].call.op}` "
-            f"drops, so {listed(trace, meant)} gets no gradient from it; the gradients that it gives "
-            f"{listed(trace, leaves)} are thrown away before a step uses them",
+            f"{what} of the loss trains nothing: it was computed from a value whose history `{op}` "
+            f"drops, so {listed(trace, meant)} gets no gradient from it; {ends}",
             places=places,
             confidence=Confidence.CERTAIN if all(cut.certain for cut in before) else Confidence.LIKELY,
             fixes=[
                 Fix(
-                    f"compute this term from the value itself, without `{before[0].call.op}`",
+                    f"compute this term from the value itself, without `{op}`{advice}",
                     location=before[0].call.location,
                     changes_gradients=True,
                 )
             ],
-            op=before[0].call.op,
+            op=op,
             term=what,
             cut=cut_fact(trace, before),
         )
