@@ -219,6 +219,25 @@ class BackwardWrite:
 
 
 @dataclass(frozen=True, slots=True)
+class BackwardCut:
+    """While a backward with ``create_graph`` ran, the Python code of a custom Function computed without a history.
+
+    ``op`` was given ``tensor``, in the backward of the ``node``. Either it dropped the history of the tensor, which
+    comes from the node ``source``; or that had none, and ``source`` is None: a result of the forward that was kept.
+    ``time`` is the backward's.
+    """
+
+    time: int
+    step: int
+    location: Location
+    op: str
+    node: int
+    tensor: int
+    source: int | None = None
+    thread: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """A call that torch refused: the exception, and where in the user's code it was raised."""
 
@@ -242,6 +261,7 @@ Event = (
     | GradRead
     | RequiresGradSet
     | BackwardWrite
+    | BackwardCut
     | Refused
 )
 

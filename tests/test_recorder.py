@@ -15,7 +15,16 @@ from torch.nn import functional as F
 from torch.optim import Optimizer
 
 import graphscope
-from graphscope.events import Backward, BackwardWrite, GradRead, InPlaceWrite, OptimizerStep, RequiresGradSet, ZeroGrad
+from graphscope.events import (
+    Backward,
+    BackwardCut,
+    BackwardWrite,
+    GradRead,
+    InPlaceWrite,
+    OptimizerStep,
+    RequiresGradSet,
+    ZeroGrad,
+)
 from graphscope.tracer import recorder
 from graphscope.tracer.backwards import BackwardWatch
 from graphscope.tracer.calls import CallWatch
@@ -483,6 +492,30 @@ def test_write_in_the_backward_of_a_custom_function_is_recorded() -> None:
     (write,) = of_kind(report, BackwardWrite)
     assert (write.op, write.function, write.is_grad) == ("mul_", "ScribbleBackward", True)
     assert torch.overrides._get_current_function_mode_stack() == []
+
+
+class Detached(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * 3 * x.detach() ** 2
+
+
+@pytest.mark.parametrize("create_graph", [True, False])
+def test_history_dropped_in_a_backward_is_an_event_if_that_is_differentiated(create_graph: bool) -> None:
+    w = torch.ones(3, requires_grad=True)
+    with graphscope.watch() as report:
+        torch.autograd.grad(Detached.apply(w.exp()).sum(), w, create_graph=create_graph)
+    cuts = of_kind(report, BackwardCut)
+    graph = report.trace.graph
+    told = [("detach", "DetachedBackward", "ExpBackward0")] if create_graph else []
+    assert [(cut.op, graph.ops[cut.node], graph.ops[cut.source]) for cut in cuts] == told
+    assert all(cut.time == next(report.trace.backwards).time for cut in cuts)
 
 
 class Gain(nn.Module):

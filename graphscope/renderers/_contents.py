@@ -15,6 +15,7 @@ from .. import __version__
 from ..engine import Engine
 from ..events import (
     Backward,
+    BackwardCut,
     BackwardWrite,
     Event,
     GradRead,
@@ -290,6 +291,8 @@ def _told(event: Event, trace: Trace) -> tuple[str, str, str | None]:
             return "grad", f"requires_grad = {event.value} for {what}", None
         case BackwardWrite():
             return "write", f"{event.op} in the backward of {event.function}", None
+        case BackwardCut():
+            return "grad", f"{event.op} without a history in the backward of {trace.graph.ops[event.node]}", None
         case Refused():
             return "refused", event.op, event.error
 

@@ -56,6 +56,7 @@ from .. import __version__
 from ..cycles import Loop, Mark
 from ..events import (
     Backward,
+    BackwardCut,
     BackwardWrite,
     Event,
     GradRead,
@@ -279,6 +280,9 @@ def _details(event: Event, trace: Trace) -> dict[str, Any]:
             return {"kind": "requires_grad_set", "value": event.value, "tensors": _names(event.tensors, trace)}
         case BackwardWrite():
             return {"kind": "backward_write", "op": event.op, "function": event.function, "is_grad": event.is_grad}
+        case BackwardCut():
+            where = {"function": trace.graph.ops[event.node], "tensor": _name(event.tensor, trace)}
+            return {"kind": "backward_cut", "op": event.op, **where, "source": event.source}
         case Refused():
             names = _names(event.tensors, trace)
             return {"kind": "refused", "op": event.op, "tensors": names, "error": event.error}

@@ -12,6 +12,7 @@ from ..location import Location
 from ..trace import OptimizerRef, Trace
 from ..why import what_cut
 from ._aliases import Aliases
+from ._second_order import second_cuts
 
 _MOST_NAMES = 6
 
@@ -20,7 +21,8 @@ def ungraded(trace: Trace, optimizer: OptimizerRef) -> tuple[int, ...]:
     """The optimizer's trainable parameters that no backward reached, and that had no ``grad`` at any of its steps.
 
     () if it never stepped. One that was frozen at some step is left out: someone meant it not to train. So is one
-    beside others that the program itself keeps up with what trains: the moving average of a target network.
+    beside others that the program itself keeps up with what trains: the moving average of a target network. And one
+    that a second derivative does not reach for the backward of a hand-written Function, which is told of by itself.
     """
     steps = [step for step in trace.steps if step.optimizer == optimizer.id]
     frozen = frozenset(id for step in steps for id in step.frozen)
@@ -28,7 +30,8 @@ def ungraded(trace: Trace, optimizer: OptimizerRef) -> tuple[int, ...]:
     trainable = [id for id in optimizer.parameters if steps and trace.graph.tensor(id).requires_grad]
     lost = tuple(id for id in trainable if id not in known)
     followers = _followers(trace, lost) if 0 < len(lost) < len(trainable) else frozenset()
-    return tuple(id for id in lost if id not in followers)
+    victims = {id for each in second_cuts(trace) for id in each.victims} if lost else frozenset()
+    return tuple(id for id in lost if id not in followers and id not in victims)
 
 
 def _followers(trace: Trace, parameters: Collection[int]) -> frozenset[int]:

@@ -24,6 +24,16 @@ def trees(trace: Trace) -> Iterator[tuple[str, ast.Module]]:
     return ((file, parsed(source)) for file, source in trace.sources.items())
 
 
+def methods(trace: Trace, name: str, method: str) -> Iterator[tuple[str, ast.FunctionDef]]:
+    """The methods of this name in the classes of a name, each with its file."""
+    for file, tree in trees(trace):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and node.name == name:
+                for each in node.body:
+                    if isinstance(each, ast.FunctionDef) and each.name == method:
+                        yield file, each
+
+
 def place_of(file: str, node: ast.expr | ast.stmt) -> Location:
     """Where a node of a tree is."""
     return Location(file, node.lineno, node.end_lineno or node.lineno, "")

@@ -1,4 +1,4 @@
-"""GS211: a hand-written Function gives no gradient for an input that needs one, or not one for each input."""
+"""GS211: a hand-written Function gives no gradient for an input that needs one, a wrong one, or not one for each."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from ..findings import Finding, Fix, Place, Role, Severity
 from ..location import Location
 from ..rule import Rule
 from ..trace import OptimizerRef, Trace
+from ._lifetime import call_text
 from ._parameters import listed
-from ._source import trees
+from ._second_order import SecondCut, second_cuts
+from ._source import methods
 
 _COUNT = re.compile(
     r"unction (\w+?)(?:Backward)? returned an incorrect number of gradients \(expected (\d+), got (\d+)\)"
@@ -27,6 +29,10 @@ class MissingCustomGradient(Rule):
     gradient there: ``grad`` stays None and the optimizer passes the parameter over. ``backward`` has to return one
     gradient for each argument that ``apply`` was given, in their order and of their shapes (None for what is no
     tensor): torch raises where it returns more or fewer, or one that does not fit.
+
+    Under ``create_graph=True`` the backward is differentiated itself (a gradient penalty, MAML, a Hessian-vector
+    product). What it computes with has to have a history then: ``x.data``, ``detach()``, numbers, numpy, ``no_grad``,
+    ``@once_differentiable`` and a result that the forward kept are constants, and the second derivative lacks them.
 
     Bad::
 
@@ -67,6 +73,125 @@ class MissingCustomGradient(Rule):
             except RuntimeError:
                 pass
 
+    Bad (a gradient penalty goes through it)::
+
+        import torch, graphscope
+
+        class Cube(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x**3
+
+            @staticmethod
+            def backward(ctx, grad):
+                (x,) = ctx.saved_tensors
+                slope = 3 * x.detach() ** 2  # GS211
+                return grad * slope
+
+        net = torch.nn.Linear(3, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        x = torch.rand(4, 3, requires_grad=True)
+        with graphscope.watch() as report:
+            (slope,) = torch.autograd.grad(Cube.apply(net(x)).sum(), x, create_graph=True)
+            (slope.norm(dim=1) - 1).pow(2).mean().backward()
+            opt.step()
+
+    Bad (so does a Hessian-vector product)::
+
+        import torch, graphscope
+
+        class Square(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x * x
+
+            @staticmethod
+            @torch.autograd.function.once_differentiable  # GS211
+            def backward(ctx, grad):
+                (x,) = ctx.saved_tensors
+                return grad * 2 * x
+
+        w = torch.ones(3, requires_grad=True)
+        with graphscope.watch() as report:
+            (slope,) = torch.autograd.grad(Square.apply(w.exp()).sum(), w, create_graph=True)
+            torch.autograd.grad(slope.sum(), w)
+
+    Bad (the forward keeps what it computed)::
+
+        import torch, graphscope
+
+        class Square(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                t = x.tanh()
+                ctx.save_for_backward(t)
+                return t * t
+
+            @staticmethod
+            def backward(ctx, grad):
+                (t,) = ctx.saved_tensors
+                return grad * 2 * t * (1 - t * t)  # GS211
+
+        net = torch.nn.Linear(3, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        x = torch.rand(4, 3, requires_grad=True)
+        with graphscope.watch() as report:
+            y = Square.apply(net(x))
+            (slope,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+            (y.mean() + (slope.norm(dim=1) - 1).pow(2).mean()).backward()
+            opt.step()
+
+    Good (what it compares and logs needs no history)::
+
+        import torch, graphscope
+
+        seen = []
+
+        class Hinge(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x.clamp(min=0) ** 2
+
+            @staticmethod
+            def backward(ctx, grad):
+                (x,) = ctx.saved_tensors
+                seen.append(x.detach().mean().item())
+                return grad * 2 * x * (x.data > 0)
+
+        net = torch.nn.Linear(3, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        x = torch.rand(4, 3, requires_grad=True)
+        with graphscope.watch() as report:
+            y = Hinge.apply(net(x))
+            (slope,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+            (y.mean() + (slope.norm(dim=1) - 1).pow(2).mean()).backward()
+            opt.step()
+
+    Good (nothing differentiates it again)::
+
+        import torch, graphscope
+
+        class Cube(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x**3
+
+            @staticmethod
+            @torch.autograd.function.once_differentiable
+            def backward(ctx, grad):
+                (x,) = ctx.saved_tensors
+                return grad * 3 * x.detach() ** 2
+
+        net = torch.nn.Linear(3, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        with graphscope.watch() as report:
+            Cube.apply(net(torch.rand(4, 3))).sum().backward()
+            opt.step()
+
     Good::
 
         import torch, graphscope
@@ -89,7 +214,11 @@ class MissingCustomGradient(Rule):
 
     code = "GS211"
     severity = Severity.ERROR
-    torch_messages = ("returned an incorrect number of gradients", "returned an invalid gradient at index")
+    torch_messages = (
+        "returned an incorrect number of gradients",
+        "returned an invalid gradient at index",
+        "marked with @once_differentiable",
+    )
 
     def check(self, trace: Trace) -> Iterator[Finding]:
         """An error for each optimizer with parameters that get nothing at any step, and for each backward that raised.
@@ -105,6 +234,49 @@ class MissingCustomGradient(Rule):
             lost = [id for id in optimizer.parameters if id in trace.ever_reached and id not in graded]
             for node in _custom_before(trace, lost) if zeroed else ():
                 yield self._finding(trace, optimizer, node, lost)
+        yield from self._second(trace)
+
+    def _second(self, trace: Trace) -> Iterator[Finding]:
+        """A finding for each Function whose backward is differentiated, and has dropped a history."""
+        cuts: dict[str, list[SecondCut]] = {}
+        for each in second_cuts(trace):
+            cuts.setdefault(trace.graph.ops[each.cut.node].removesuffix("Backward"), []).append(each)
+        for name, found in cuts.items():
+            dropped = [each for each in found if each.cut.source is not None]
+            yield self._of_second(trace, name, dropped or found)
+
+    def _of_second(self, trace: Trace, name: str, found: list[SecondCut]) -> Finding:
+        first, second = found[0].first, found[0].second
+        victims = sorted({id for each in found for id in each.victims})
+        missed = [id for id in victims if id not in trace.reached(second)]
+        lost = missed or victims
+        raised = second.error is not None
+        how, fix = _second_words(name, found)
+        causes = [Place(at, Role.CAUSE, "marked here") for each in found for at in each.marked]
+        causes += [
+            Place(each.cut.location, Role.CAUSE, f"`{each.cut.op}` works without a history here") for each in found
+        ]
+        causes += [
+            Place(each.kept, Role.CAUSE, "made here, where no history is recorded") for each in found if each.kept
+        ]
+        causes += [Place(at, Role.CAUSE, "returned as the gradient here") for each in found for at in each.returns]
+        seen: dict[Location, Place] = {}
+        for place in causes:
+            seen.setdefault(place.location, place)
+        return self.finding(
+            f"the backward of `{name}` is differentiated again, and {how}: the gradient that {call_text(second)} gives "
+            f"{listed(trace, lost)} by way of {call_text(first)} is {'missing' if missed or raised else 'wrong'}",
+            places=[
+                *seen.values(),
+                Place(first.location, Role.RELATED, f"{call_text(first)} keeps the graph of the gradient here"),
+                Place(second.location, Role.FAILURE, f"{call_text(second)} differentiates it here"),
+            ],
+            fixes=[Fix(fix, changes_gradients=True)],
+            severity=Severity.ERROR if missed or raised else Severity.WARNING,
+            nodes=(found[0].cut.node,),
+            function=name,
+            parameters=tuple(trace.graph.tensor(id).name for id in lost),
+        )
 
     def _finding(self, trace: Trace, optimizer: OptimizerRef, node: int, lost: list[int]) -> Finding:
         name = trace.graph.ops[node].removesuffix("Backward")
@@ -157,6 +329,26 @@ class MissingCustomGradient(Rule):
             )
 
 
+def _second_words(name: str, found: list[SecondCut]) -> tuple[str, str]:
+    """What it does wrong, and what to do instead."""
+    if found[0].marked:
+        return (
+            "`@once_differentiable` makes constants of what it returns (torch raises 'trying to differentiate twice a "
+            "function that was marked with @once_differentiable' where it notices)",
+            f"compute {name}.backward with differentiable operations on ctx.saved_tensors, without the mark",
+        )
+    if found[0].cut.source is None:
+        return (
+            "it computes with a result of the forward, which has no history",
+            "save the input, and compute this from ctx.saved_tensors in the backward; or return it as another output",
+        )
+    ops = " and ".join(dict.fromkeys(f"`{each.cut.op}`" for each in found))
+    return (
+        f"it drops the history of what it computes with ({ops})",
+        f"compute {name}.backward with differentiable operations on ctx.saved_tensors and the gradient it is given",
+    )
+
+
 def _custom_before(trace: Trace, lost: list[int]) -> list[int]:
     """The custom Functions through which every gradient of these parameters would have come, one for each class."""
     graph = trace.graph
@@ -172,7 +364,7 @@ def _returns(trace: Trace, name: str) -> list[Location]:
     """Where ``backward`` of this class returns None for some input, or all its returns if none says so outright."""
     found: list[Location] = []
     others: list[Location] = []
-    for file, method in _methods(trace, name, "backward"):
+    for file, method in methods(trace, name, "backward"):
         for value, at in _values(file, method, name):
             (found if _has_none(value) else others).append(at)
     return found or others
@@ -182,7 +374,7 @@ def _all_returns(trace: Trace, name: str) -> list[tuple[Location, int | None]]:
     """Where ``backward`` of this class returns, and how many gradients, None where that does not show."""
     return [
         (at, _length(value))
-        for file, method in _methods(trace, name, "backward")
+        for file, method in methods(trace, name, "backward")
         for value, at in _values(file, method, name)
     ]
 
@@ -195,8 +387,8 @@ def _length(value: ast.expr) -> int | None:
 
 def _inputs(trace: Trace, name: str) -> list[str]:
     """The names of what ``forward`` of this class takes; none where they do not show."""
-    has_setup = any(_methods(trace, name, "setup_context"))
-    for _, method in _methods(trace, name, "forward"):
+    has_setup = any(methods(trace, name, "setup_context"))
+    for _, method in methods(trace, name, "forward"):
         if method.args.vararg is None:
             return [each.arg for each in (*method.args.posonlyargs, *method.args.args)][0 if has_setup else 1 :]
     return []
@@ -206,15 +398,6 @@ def _values(file: str, method: ast.FunctionDef, name: str) -> Iterator[tuple[ast
     for each in ast.walk(method):
         if isinstance(each, ast.Return) and each.value is not None:
             yield each.value, Location(file, each.lineno, each.end_lineno or each.lineno, f"{name}.{method.name}")
-
-
-def _methods(trace: Trace, name: str, method: str) -> Iterator[tuple[str, ast.FunctionDef]]:
-    for file, tree in trees(trace):
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef) and node.name == name:
-                for each in node.body:
-                    if isinstance(each, ast.FunctionDef) and each.name == method:
-                        yield file, each
 
 
 def _has_none(value: ast.expr) -> bool:

@@ -15,6 +15,7 @@ from ..rule import Rule
 from ..trace import Trace
 from ._keeping import kept
 from ._lifetime import call_text
+from ._second_order import second_cuts
 
 _POINTWISE = frozenset(
     (
@@ -237,7 +238,7 @@ def _is_made_by(trace: Trace, node: int, event: Backward) -> bool:
 def _unused(trace: Trace) -> dict[Location, Backward]:
     """The statements none of whose gradients is differentiated."""
     events = list(_creating(trace))
-    used = _used(trace) if events else {}
+    used = {*_used(trace), *(cut.first.location for cut in second_cuts(trace))} if events else set()
     return {event.location: event for event in events if event.location not in used}
 
 

@@ -36,15 +36,15 @@ def is_python_function(kind: type) -> bool:
     return issubclass(kind, torch._C._FunctionBase)
 
 
-def custom_backward(frame: FrameType | None) -> tuple[str, tuple[Any, ...]] | None:
-    """The custom Function whose backward called this frame: its node's name, and the gradients it was given."""
+def custom_backward(frame: FrameType | None) -> tuple[Any, tuple[Any, ...]] | None:
+    """The custom Function whose backward called this frame: its node, and the gradients it was given."""
     entry = torch.autograd.function.BackwardCFunction.apply.__code__
     while frame is not None and frame.f_code is not entry:
         frame = frame.f_back
     if frame is None:
         return None
     arguments = frame.f_locals  # this frame holds them anyway until it returns
-    return type(arguments["self"]).__name__, tuple(arguments["args"])
+    return arguments["self"], tuple(arguments["args"])
 
 
 def version(tensor: Tensor) -> int:

@@ -69,7 +69,7 @@ class BackwardWatch:
         self._seen.busy += 1
         result: Any = None
         try:
-            with self._custom_code_watched():
+            with self._custom_code_watched(creates_graph=event is not None and event.create_graph):
                 result = original(tensors, *args, **kwargs)
         except BaseException as raised:
             error = raised
@@ -93,7 +93,7 @@ class BackwardWatch:
         return result
 
     @contextlib.contextmanager
-    def _custom_code_watched(self) -> Iterator[None]:
+    def _custom_code_watched(self, *, creates_graph: bool) -> Iterator[None]:
         """``Tensor.backward`` runs outside of our mode: the backward of custom Functions is to write inside of it."""
         if not self._seen.walk.custom:
             yield
@@ -102,10 +102,11 @@ class BackwardWatch:
         inner = _torch.pop_mode_if_innermost(mode)
         _torch.push_mode(mode)
         self._seen.in_custom_backward = True
+        self._seen.creates_graph = creates_graph
         try:
             yield
         finally:
-            self._seen.in_custom_backward = False
+            self._seen.in_custom_backward = self._seen.creates_graph = False
             if not inner:
                 _torch.pop_mode_if_innermost(mode)
 

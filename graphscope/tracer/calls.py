@@ -19,6 +19,7 @@ from .functions import Kind, classify, name_of
 from .gradients import GradientWatch
 from .provenance import Provenance, TracedArray
 from .recording import Recording, flatten
+from .second import SecondOrder
 from .writes import WriteWatch
 
 _COPIES = {"clone", "to", "float", "double", "half", "bfloat16", "cpu", "cuda", "tensor", "as_tensor", "from_numpy"}
@@ -34,6 +35,7 @@ class CallWatch(TorchFunctionMode):
         self._seen = recording
         self._writes = writes
         self._gradients = gradients
+        self._second = SecondOrder(recording)
         self._provenance = Provenance(writes.array_written, arrays=arrays)
         self._buffers: set[int] = set()  # tensors on the memory of arrays that the program may fill at any time
         self._kinds: dict[Any, Kind] = {}
@@ -49,17 +51,25 @@ class CallWatch(TorchFunctionMode):
         if kind is Kind.SKIP or self._seen.off:
             return func(*args, **kwargs)
         if self._seen.busy:
-            return self._in_backward(func, args, kwargs) if self._seen.in_custom_backward else func(*args, **kwargs)
+            return (
+                self._in_backward(func, kind, args, kwargs) if self._seen.in_custom_backward else func(*args, **kwargs)
+            )
         if kind is Kind.SET_MODE:
             return self._set_mode(func, *args)
         if kind is Kind.SET_REQUIRES_GRAD:
             return self._switch(func, args, kwargs)
         return self._watch(func, kind, name_of(func), args, kwargs)
 
-    def _in_backward(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The Python code of a custom Function's backward calls this: of its calls, only writes are recorded."""
+    def _in_backward(self, function: Any, kind: Kind, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The Python code of a custom Function's backward calls this.
+
+        Of its calls, only writes are recorded, and under ``create_graph`` what has no history.
+        """
         before = _torch.version(args[0]) if args and isinstance(args[0], Tensor) else None
         result = function(*args, **kwargs)
+        if self._seen.creates_graph:
+            with self._seen.guard():
+                self._second.called(name_of(function), kind, args, kwargs, result)
         if before is not None and _torch.version(args[0]) != before:
             with self._seen.guard():
                 self._writes.wrote_in_backward(name_of(function), args[0])

@@ -51,6 +51,7 @@ class Recording:
         self.step = 0
         self.busy = 0
         self.in_custom_backward = False
+        self.creates_graph = False  # whether that backward is to be differentiated again
         self.scales = False  # whether a GradScaler has scaled a loss
         self.places: dict[int, Location] = {}
         self.callers: dict[int, tuple[Location, ...]] = {}

@@ -69,12 +69,13 @@ class WriteWatch:
         called = _torch.custom_backward(sys._getframe(2))
         if location is None or called is None:
             return
-        function, grads = called
+        node, grads = called
         storage, _ = self._seen.tensors.place(tensor)
         _, bytes, offset = _torch.extent(tensor)
         is_grad = any(
             isinstance(grad, Tensor) and _torch.storage_start(grad) == _torch.storage_start(tensor) for grad in grads
         )
+        function = type(node).__name__
         self._seen.events.append(
             BackwardWrite(self._seen.tick(), self._seen.step, location, op, function, storage, offset, bytes, is_grad)
         )
