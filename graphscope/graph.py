@@ -283,6 +283,11 @@ class Graph:
         """The ids of the nodes that pass on a gradient of zero whatever they get: their operator is a staircase."""
         return frozenset(id for id, op in enumerate(self.ops) if op.partition("Backward")[0] in _FLAT)
 
+    @cached_property
+    def compiled(self) -> frozenset[int]:
+        """The ids of the nodes that stand for what ``torch.compile`` compiled (torch 2.13's name for them)."""
+        return frozenset(id for id in self.custom if self.ops[id] == "CompiledFunctionBackward")
+
     def reached_tensors(self, roots: Iterable[int]) -> frozenset[int]:
         """The ids of the leaf tensors whose ``grad`` a backward from these nodes fills."""
         return frozenset(self.leaf_tensors[id] for id in self.reachable(roots) if id in self.leaf_tensors)

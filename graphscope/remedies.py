@@ -174,6 +174,9 @@ def _retain(case: _Case) -> Iterator[_Candidate]:
     if case.freers:
         title = "pass retain_graph=True" + (f" at {_places(case.freers)}" if len(case.freers) > 1 else "")
         edits = case.edits(Action.RETAIN_GRAPH, [each.event for each in case.freers])
+        if _uses_up(case):
+            title += ", with torch._functorch.config.donated_buffer = False before the compiled code is first called"
+            edits = ()
         where, held = case.freers[0].event.location, case.held(case.freers)
         fix = Fix(title, where, changes_gradients=False, bytes=held, edits=edits)
         timeline = _inserted(_retained(case, case.timeline), _next_turn(case), after=case.position)
@@ -184,6 +187,16 @@ def _retain(case: _Case) -> Iterator[_Candidate]:
             both = replace(fix, title=f"{title}, and move {what} after {_call(case.verdict.event)}")
             edits += _moves(case)
             yield _Candidate(replace(both, changes_gradients=_step_sees_more(case), edits=edits), timeline)
+
+
+def _uses_up(case: _Case) -> bool:
+    """Whether compiled code that is to keep its graph ran backward before, and may be made for one use."""
+    compiled = case.trace.graph.compiled
+    earlier = (event for event in case.trace.events[: case.freers[0].position] if isinstance(event, Backward))
+    spent = (event for event in earlier if not (event.retain_graph or event.create_graph))
+    return any(not compiled.isdisjoint(each.nodes) for each in case.freers) and any(
+        not compiled.isdisjoint(case.engine.runs(event)) for event in spent
+    )
 
 
 def _retained(case: _Case, timeline: Timeline) -> Timeline:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from test_engine import HERE, TRUNK, backward, saved, write
+from test_engine import HERE, TRUNK, backward, graph, saved, write
 
 from graphscope.engine import simulate
 from graphscope.events import Backward, Event, OptimizerStep, Write
@@ -94,3 +94,15 @@ def test_write_to_a_copy_mends_a_stale_tensor() -> None:
     found = fixes(TRUNK, write(1, 0), at(2, backward(2)))
     assert find(found, "clone()").works
     assert find(found, "out of place").title == "write `x = x + ...`, out of place"
+
+
+def test_retaining_what_was_compiled_for_one_use_names_the_switch() -> None:
+    """torch refuses retain_graph through compiled code that ran a backward without it before."""
+    plain = graph(
+        {1: (0,), 2: (1,), 4: (0,), 5: (4,), 6: (4,)}, {1: (saved(),), 4: (saved(),)}, custom={1: True, 4: True}
+    )
+    ops = ["CompiledFunctionBackward" if node in plain.custom else op for node, op in enumerate(plain.ops)]
+    compiled = replace(plain, ops=ops)
+    first, *again = at(1, backward(2)), at(2, backward(5)), at(3, backward(6))
+    assert "donated_buffer = False" in find(fixes(compiled, first, *again), "retain_graph=True").title
+    assert "donated_buffer" not in find(fixes(compiled, *again), "retain_graph=True").title
