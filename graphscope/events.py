@@ -159,7 +159,7 @@ class NonFinite:
 
     ``node`` is the operation that first made such a number: in its backward, or ``in_forward`` already; None where it
     was not seen. ``has_nan`` is False if they are infinite only. ``given`` tells that data which is not finite
-    itself went into that operation.
+    itself went into that operation, ``hidden`` that the loss is finite all the same.
     """
 
     time: int
@@ -172,6 +172,7 @@ class NonFinite:
     has_nan: bool = True
     thread: int = 0
     given: bool = False
+    hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,8 @@ _MASKED = (
     "put the safe value in before"
 )
 
+_HIDDEN = "; to leave its result out afterwards does not help, as zero times NaN is NaN: put a safe value in before"
+
 
 class NonFiniteGradients(Rule):
     """An optimizer steps on gradients that contain NaN or infinity.
@@ -98,6 +100,22 @@ class NonFiniteGradients(Rule):
             prediction.pow(2).mean().backward()
             opt.step()
 
+    Bad: a row that is masked altogether, and left out of the loss afterwards::
+
+        import torch, graphscope
+
+        score, head = torch.nn.Linear(4, 1), torch.nn.Linear(4, 2)
+        opt = torch.optim.SGD([*score.parameters(), *head.parameters()], lr=0.1)
+        x = torch.ones(3, 5, 4)
+        mask = torch.arange(5) < torch.tensor([[4], [0], [2]])
+        with graphscope.watch() as report:
+            scores = score(x).squeeze(2).masked_fill(~mask, float("-inf"))
+            weights = scores.softmax(1)  # GS309
+            out = head((weights.unsqueeze(2) * x).sum(1))
+            losses = torch.nn.functional.cross_entropy(out, torch.tensor([0, 1, 1]), reduction="none")
+            losses[mask.any(1)].mean().backward()
+            opt.step()
+
     Good::
 
         import torch, graphscope
@@ -115,6 +133,18 @@ class NonFiniteGradients(Rule):
             if torch.isfinite(loss):
                 loss.backward()
                 opt.step()
+
+    Good, as its derivative is finite where its result is NaN::
+
+        import torch, graphscope
+
+        net = torch.nn.Linear(4, 3)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        with graphscope.watch() as report:
+            out = net(torch.ones(2, 4))
+            loss = torch.where(out.detach() > 0, out.log(), out).mean()
+            loss.backward()
+            opt.step()
     """
 
     code = "GS309"
@@ -145,6 +175,9 @@ class NonFiniteGradients(Rule):
             module = f" in {node.module}" if node.module else ""
             if node.is_leaf:
                 made, fix = _broken(trace, event, places)
+            elif event.hidden:
+                what = f"the data that `{op}`{module} is given" if event.given else f"the result of `{op}`{module}"
+                made = f"{what} is NaN in the forward already; the loss leaves that out, its gradients do not"
             elif event.given:
                 made = f"the loss is not finite either: the data that `{op}`{module} is given is not"
                 fix = (
@@ -157,6 +190,8 @@ class NonFiniteGradients(Rule):
             if _is_half(trace, event.node):
                 fix = fix or _HALF
             fix = fix or _cure(op, in_forward=event.in_forward)
+            if event.hidden and fix is not None:
+                fix += _HIDDEN
             if node.location is not None:
                 at = node.location
                 places.insert(0, Place(at, Role.CAUSE, f"`{op}` makes the first {numbers} here"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,6 +15,17 @@ from ..location import Location
 from . import _torch
 from .recording import Recording
 from .results import is_result, result, saved_by, source_of
+
+_MOST_LOOKS = 3  # at forwards that gave NaN, for where that began
+
+
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    """The node at which a forward ceased to be finite: it was given such data, or gives such a result."""
+
+    node: int
+    is_given: bool
+    is_hidden: bool  # from the loss
 
 
 class FiniteWatch:
@@ -26,7 +39,10 @@ class FiniteWatch:
         self._seen = recording
         self._sums: list[tuple[int, list[Tensor], list[Tensor]]] = []  # by node: of what came in, of what came out
         self._handles: list[Any] = []
-        self._forward: tuple[int, bool] | None = None
+        self._forward: _Origin | None = None
+        self._hidden: _Origin | None = None  # where a forward became NaN that the loss does not show
+        self._nan: set[int] = set()  # the operations whose forward kept NaN then
+        self._looks = _MOST_LOOKS
         self._maker: int | None = None
         self._told = False  # what comes after the first such step is a consequence of it
 
@@ -42,7 +58,9 @@ class FiniteWatch:
         if create_graph or self._told or _torch.is_profiling():
             return
         if self._forward is None and any(_is_bad_number(root) for root in roots):
-            self._forward = self._origin(roots)
+            self._forward = self._origin(roots, _is_bad)
+        elif self._looks:
+            self._look_at_forward(roots, risky)
         if not self._seen.scales:  # a scaler looks for what overflows, and leaves such steps out
             risky += [(id, node) for id, node in narrow if self._gives_half(id)]
         self._handles = [node.register_hook(self._hook(id)) for id, node in risky]
@@ -56,6 +74,15 @@ class FiniteWatch:
         sums, self._sums = self._sums, []
         if sums and self._maker is None:  # numbers are kept until the step, no tensors: the program could count those
             self._maker = next((id for id, came, gave in sums if _bad(gave) and not _bad(came)), None)
+            if self._maker in self._nan:
+                self._forward = self._hidden
+
+    def _look_at_forward(self, roots: Any, risky: list[tuple[int, Any]]) -> None:
+        """The loss is finite; where that hides a NaN of the forward, it is looked for before buffers are freed."""
+        self._nan = {id for id, node in risky if _kept_nan(node)}
+        if self._nan:
+            self._looks -= 1
+            self._hidden = self._origin(roots, _is_nan)
 
     def _gives_half(self, id: int) -> bool:
         """Whether the backward of a node gives float16 numbers to one behind it."""
@@ -81,20 +108,22 @@ class FiniteWatch:
         bad = [(each, grad) for each, grad in grads if _is_bad(grad)]
         if not bad:
             return
-        node, given = (maker, False) if forward is None else forward
+        node, given = (maker, False) if forward is None else (forward.node, forward.is_given)
         numbers = tuple(self._seen.tensors.number(each) for each, _ in bad)
         has_nan = any(bool(grad.isnan().any()) for _, grad in bad)
         time, step = self._seen.tick(), self._seen.step
         self._told = node is not None
         self._seen.events.append(
-            NonFinite(time, step, location, number, numbers, node, forward is not None, has_nan, given=given)
+            NonFinite(
+                *(time, step, location, number, numbers, node, forward is not None, has_nan),
+                given=given,
+                hidden=forward is not None and forward.is_hidden,
+            )
         )
 
-    def _origin(self, roots: Any) -> tuple[int, bool] | None:
-        """The parameter that is not finite, or the operation whose result is the first that is not, as far as known.
-
-        With whether data without a history, which is not finite, went into that operation.
-        """
+    def _origin(self, roots: Any, is_bad: Callable[[Tensor], bool]) -> _Origin | None:
+        """The parameter that is not finite, or the operation whose result is the first that is not, as far as known."""
+        hidden = is_bad is _is_nan
         nodes = {}
         waiting = [root.grad_fn for root in roots if isinstance(root, Tensor) and root.grad_fn is not None]
         ends = {node: tensor for node, tensor in zip(waiting, roots, strict=False) if _is_bad_number(tensor)}
@@ -104,16 +133,16 @@ class FiniteWatch:
                 nodes[node] = node._sequence_nr()
                 waiting += [target for target, _ in node.next_functions if target is not None]
         for node in nodes:
-            if hasattr(node, "variable") and _is_bad(node.variable):
-                return self._seen.walk.walk(node), False
+            if hasattr(node, "variable") and is_bad(node.variable):
+                return _Origin(self._seen.walk.walk(node), False, hidden)
         for node in sorted(nodes, key=lambda each: nodes[each]):
             value = result(node)
             for name, tensor in saved_by(node):
-                if not is_result(name) and _is_bad(tensor):
+                if not is_result(name) and is_bad(tensor):
                     source = source_of(node, name, tuple(tensor.shape))
-                    return self._seen.walk.walk(source or node), source is None
-            if node in ends or (value is not None and _is_bad(value)):
-                return self._seen.walk.walk(node), False
+                    return _Origin(self._seen.walk.walk(source or node), source is None, hidden)
+            if node in ends or (value is not None and is_bad(value)):
+                return _Origin(self._seen.walk.walk(node), False, hidden)
         return None
 
 
@@ -123,6 +152,17 @@ def _is_plain(tensor: Tensor) -> bool:
 
 def _is_bad(tensor: Tensor) -> bool:
     return _is_plain(tensor) and not bool(torch.isfinite(tensor).all())
+
+
+def _is_nan(tensor: Tensor) -> bool:
+    return _is_plain(tensor) and bool(tensor.isnan().any())
+
+
+def _kept_nan(node: Any) -> bool:
+    """Whether the result that an operation kept has a NaN, else the first tensor that it was given and kept."""
+    saved = [(name, tensor) for name, tensor in saved_by(node) if _is_plain(tensor)]
+    kept = next((tensor for name, tensor in saved if is_result(name)), saved[0][1] if saved else None)
+    return kept is not None and math.isnan(kept.detach().sum(dtype=torch.float32).item())
 
 
 def _is_bad_number(tensor: Any) -> bool:
