@@ -281,3 +281,13 @@ def test_command_tells_where_the_gradient_of_a_pass_became_zero_or_nan(tmp_path:
     assert (
         "not finite, from SqrtBackward0" in CliRunner().invoke(main, ["inspect", "--why", "head", str(script)]).output
     )
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_nested_leaf_is_answered_for(layout: torch.layout) -> None:
+    rows = [torch.ones(2, 3), torch.ones(4, 3)]
+    used, unused = (torch.nested.nested_tensor(rows, layout=layout, requires_grad=True) for _ in range(2))
+    loss = torch.nested.to_padded_tensor(used * 2, 0.0).sum()
+    assert graphscope.why(used, loss).connected
+    assert not graphscope.why(unused, loss).connected

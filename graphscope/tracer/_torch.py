@@ -47,6 +47,12 @@ def custom_backward(frame: FrameType | None) -> tuple[Any, tuple[Any, ...]] | No
     return arguments["self"], tuple(arguments["args"])
 
 
+def accumulator(leaf: Tensor) -> Any:
+    """The AccumulateGrad of a leaf, also of a nested one, for which ``get_gradient_edge`` raises."""
+    with torch.enable_grad():
+        return torch.ops.aten.alias(leaf).grad_fn.next_functions[0][0]
+
+
 def version(tensor: Tensor) -> int:
     """The tensor's version counter, 0 for inference tensors, which have none."""
     try:

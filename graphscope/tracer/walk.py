@@ -68,6 +68,8 @@ class Walk:
                 edge = get_gradient_edge(tensor)
             except AttributeError:  # a leaf of torch.func seen from outside its level
                 return Root(name, None, number)
+            except RuntimeError:  # a nested leaf, which has no sizes to be viewed in
+                return Root(name, self.walk(_torch.accumulator(tensor)), number)
             return Root(name, self.walk(edge.node), number, edge.output_nr)
 
     def walk(self, start: Any) -> int:
