@@ -46,7 +46,8 @@ class ModuleRef:
 
     ``storages`` are those of its parameters and buffers.
     It is as it was at one of its last steps. ``hidden`` are trainable leaves in its plain lists, dicts and attributes,
-    which ``parameters()`` does not give; ``evaluated`` the parameters of parts in eval mode. ``gone`` tells that it
+    which ``parameters()`` does not give, ``derived`` those of which it keeps only what was computed from them, with
+    that; ``evaluated`` the parameters of parts in eval mode. ``gone`` tells that it
     had ceased to exist while the program still trained.
     """
 
@@ -58,6 +59,7 @@ class ModuleRef:
     evaluated: tuple[TensorId, ...] = ()
     flags: tuple[Flag, ...] = ()
     gone: bool = False
+    derived: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

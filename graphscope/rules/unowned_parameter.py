@@ -59,6 +59,48 @@ class UnownedParameter(Rule):
                 net(torch.ones(2, 4)).sum().backward()
                 opt.step()
 
+    Bad (a cast gives a tensor, not a parameter)::
+
+        import torch, graphscope
+
+        class Scaled(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.scale = torch.nn.Parameter(torch.ones(4)).double()  # GS208
+                self.head = torch.nn.Linear(4, 1).double()
+
+            def forward(self, x):
+                return self.head(x * self.scale)
+
+        with graphscope.watch() as report:
+            net = Scaled()
+            opt = torch.optim.SGD(net.parameters(), lr=0.1)
+            for _ in range(2):
+                opt.zero_grad()
+                net(torch.ones(2, 4, dtype=torch.float64)).sum().backward()
+                opt.step()
+
+    Bad (so does a view)::
+
+        import torch, graphscope
+
+        class Placed(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.places = torch.nn.Parameter(torch.zeros(4)).unsqueeze(0)  # GS208
+                self.head = torch.nn.Linear(4, 1)
+
+            def forward(self, x):
+                return self.head(x + self.places)
+
+        with graphscope.watch() as report:
+            net = Placed()
+            opt = torch.optim.SGD(net.parameters(), lr=0.1)
+            for _ in range(2):
+                opt.zero_grad()
+                net(torch.ones(2, 4)).sum().backward()
+                opt.step()
+
     Bad (a loss with weights of its own)::
 
         import torch, graphscope
@@ -91,6 +133,52 @@ class UnownedParameter(Rule):
                 opt.zero_grad()
                 net(torch.ones(2, 4)).sum().backward()
                 opt.step()
+
+    Good (what is cast is no parameter yet, or another module's)::
+
+        import torch, graphscope
+
+        class Scaled(torch.nn.Module):
+            def __init__(self, other):
+                super().__init__()
+                self.scale = torch.nn.Parameter(torch.ones(4).double())
+                self.head = torch.nn.Linear(4, 1).double()
+                self.tied = [other.weight.double()]
+
+            def forward(self, x):
+                return self.head(x * self.scale) + (x * self.tied[0]).sum()
+
+        with graphscope.watch() as report:
+            other = torch.nn.Linear(4, 1)
+            net = Scaled(other)
+            opt = torch.optim.SGD(net.parameters(), lr=0.1)
+            for _ in range(2):
+                opt.zero_grad()
+                x = torch.ones(2, 4, dtype=torch.float64)
+                net(x).sum().backward()
+                opt.step()
+
+    Good (a cast of a parameter that trains is kept)::
+
+        import torch, graphscope
+
+        class Scaled(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.scale = torch.nn.Parameter(torch.ones(4))
+                self.head = torch.nn.Linear(4, 1).double()
+
+            def forward(self, x):
+                self.cast = self.scale.double()
+                return self.head(x * self.cast)
+
+        with graphscope.watch() as report:
+            net = Scaled()
+            opt = torch.optim.SGD(net.parameters(), lr=0.1)
+            for _ in range(2):
+                opt.zero_grad()
+                net(torch.ones(2, 4, dtype=torch.float64)).sum().backward()
+                opt.step()
     """
 
     code = "GS208"
@@ -102,14 +190,19 @@ class UnownedParameter(Rule):
             return
         held = {id for optimizer in trace.optimizers for id in optimizer.parameters}
         modules = [module for module in trace.modules if not module.gone]
-        members = {id for module in modules for _, id in (*module.parameters, *module.hidden)}
+        registered = {id for module in modules for _, id in module.parameters}
+        members = registered.union(id for module in modules for _, id in module.hidden)
         free = _forgotten(trace, held).difference(*(ids for each in rebuilt(trace) for ids in each.times))
         middle = set(between(trace, free, held & trace.ever_reached))
         for module in modules:
             own = [id for _, id in module.parameters]
             hidden = [id for _, id in module.hidden if id in free and id not in held]
-            if hidden and held.intersection(own):
-                yield self._finding(trace, hidden, held.intersection(own), hidden=True)
+            derived = {id: kept for id, kept in module.derived if id in hidden}
+            if held.intersection(own):
+                if aside := [id for id in hidden if id not in derived]:
+                    yield self._finding(trace, aside, held.intersection(own), hidden=True)
+                if alone := {id: kept for id, kept in derived.items() if id not in registered}:
+                    yield self._of_derived(trace, alone)
             lost = [id for id in own if id in free and id not in hidden]
             if held.intersection(own):
                 late = [id for id in lost if _is_thawed(trace, id)]
@@ -152,6 +245,26 @@ class UnownedParameter(Rule):
             fixes=[Fix(advice)],
             parameters=tuple(trace.graph.tensor(id).name for id in unowned),
             optimizers=tuple(optimizer.name for optimizer in optimizers),
+        )
+
+    def _of_derived(self, trace: Trace, kept: dict[int, int]) -> Finding:
+        """A module keeps what a cast or a view gave of a parameter, not the parameter."""
+        graph = trace.graph
+        calls = {id: call for call in trace.calls for id in call.outputs if id in kept.values()}
+        ops = dict.fromkeys(call.op for call in calls.values())
+        made = [call.location for call in calls.values() if call.location is not None]
+        made = made or [at for id in kept if (at := graph.tensor(id).made_at)]
+        return self.finding(
+            f"{listed(trace, kept)} get gradients, and no optimizer holds them, so they never change: the module keeps "
+            f"what {' and '.join(f'`{op}`' for op in ops) or 'an operation'} made of an nn.Parameter, which is a "
+            "tensor that `parameters()` does not see",
+            places=[Place(at, Role.CAUSE, "this gives a tensor, not a parameter") for at in dict.fromkeys(made)],
+            fixes=[
+                Fix("make the parameter last: nn.Parameter(x.double()), nn.Parameter(x.view(...))", made[0])
+                if made
+                else Fix("make the parameter last")
+            ],
+            parameters=tuple(graph.tensor(id).name for id in kept),
         )
 
 

@@ -16,6 +16,7 @@ from .names import Names
 from .tensors import Tensors
 
 _LONGEST = 64  # elements of a list or dict that are looked at
+_FARTHEST = 3  # operations between a parameter and what a module keeps of it
 
 
 class Modules:
@@ -44,10 +45,12 @@ class Modules:
     def _ref(self, module: nn.Module, name: str) -> ModuleRef:
         number = self._tensors.number
         registered = {id(parameter) for parameter in module.parameters()}
-        hidden = []
-        for path, tensor in _kept_aside(module):
+        hidden, derived = [], []
+        for path, tensor, kept in _kept_aside(module):
             if id(tensor) not in registered:
                 hidden.append((path, number(tensor)))
+                if kept is not tensor:
+                    derived.append((number(tensor), number(kept)))
                 self._names.name_tensor(f"{name}.{path}", tensor)
         return ModuleRef(
             name,
@@ -63,11 +66,15 @@ class Modules:
                 if p is not None
             ),
             tuple(_flags(module)),
+            derived=tuple(derived),
         )
 
 
-def _kept_aside(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """The trainable leaves in plain attributes, lists and dicts of a module, which ``parameters()`` may not see."""
+def _kept_aside(module: nn.Module) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """The trainable leaves in plain attributes, lists and dicts of a module, which ``parameters()`` may not see.
+
+    Each comes with what is kept of it: itself, or what a cast or a view made of it, ``nn.Parameter(...).double()``.
+    """
     for path, each in module.named_modules():
         prefix = f"{path}." if path else ""
         for key, value in list(vars(each).items()):
@@ -80,11 +87,29 @@ def _kept_aside(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
                         yield from _leaves(f"{prefix}{key}[{position!r}]", element)
 
 
-def _leaves(path: str, value: Any) -> Iterator[tuple[str, Tensor]]:
+def _leaves(path: str, value: Any) -> Iterator[tuple[str, Tensor, Tensor]]:
     if isinstance(value, nn.Module):
-        yield from ((f"{path}.{name}", p) for name, p in value.named_parameters() if p.requires_grad and value.training)
-    elif isinstance(value, Tensor) and value.requires_grad and _torch.is_leaf(value):
-        yield path, value
+        trained = ((name, p) for name, p in value.named_parameters() if p.requires_grad and value.training)
+        yield from ((f"{path}.{name}", p, p) for name, p in trained)
+    elif isinstance(value, Tensor) and value.requires_grad:
+        source = value if _torch.is_leaf(value) else _source(value)
+        if source is not None:
+            yield path, source, value
+
+
+def _source(value: Tensor) -> Tensor | None:
+    """The parameter that a tensor was computed from, by a cast or a view of it alone."""
+    if value._is_view():  # whose history is made anew when it is read after a write
+        return value._base if isinstance(value._base, nn.Parameter) else None
+    node = value.grad_fn
+    for _ in range(_FARTHEST):
+        if node is None or len(node.next_functions) != 1:
+            return None
+        node = node.next_functions[0][0]
+        leaf = getattr(node, "variable", None)
+        if leaf is not None:
+            return leaf if isinstance(leaf, nn.Parameter) else None
+    return None
 
 
 def _flags(module: nn.Module) -> Iterator[Flag]:
