@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ..cycles import kin
 from ..events import Backward, OptimizerStep, ScalerCall, ZeroGrad
@@ -94,3 +94,31 @@ def scaled_backwards(trace: Trace) -> frozenset[int]:
         if any(root.tensor in scaled for root in event.roots)
         or not nodes.isdisjoint(trace.graph.reachable(root.node for root in event.roots if root.node is not None))
     )
+
+
+def instead(trace: Trace, optimizer: OptimizerRef) -> list[tuple[Backward, OptimizerStep]]:
+    """The steps of others in the place of those of an optimizer that never steps, with the backwards before them.
+
+    Where the optimizer is not even zeroed, those that had no gradient at all, if it happens again and again.
+    """
+    if optimizer.id in trace.stepped:
+        return []
+    found = list(_beside(trace, optimizer))
+    if any(isinstance(event, ZeroGrad) and event.optimizer == optimizer.id for event in trace.events):
+        return found
+    found = [(backward, step) for backward, step in found if not step.graded]
+    return found if len(found) > 1 else []
+
+
+def _beside(trace: Trace, optimizer: OptimizerRef) -> Iterator[tuple[Backward, OptimizerStep]]:
+    """The steps of another optimizer right after a backward that reached this one's parameters only."""
+    held = frozenset(optimizer.parameters)
+    last: Backward | None = None
+    for event in trace.events:
+        if isinstance(event, Backward) and event.accumulates:
+            last = event
+        elif isinstance(event, OptimizerStep) and last is not None:
+            reached = trace.reached(last)
+            if reached & held and not reached & frozenset(trace.optimizers[event.optimizer].parameters):
+                yield last, event
+            last = None

@@ -14,7 +14,7 @@ from ..rule import Rule
 from ..trace import OptimizerRef, Trace
 from ._lifetime import call_text
 from ._source import place_of, trees
-from ._steps import how_often, lost
+from ._steps import how_often, instead, lost
 from ._uncalled import uncalled
 
 _MANY = 4
@@ -103,7 +103,10 @@ class UnusedGradients(Rule):
             if location not in runs and len(events) >= _MANY:
                 yield from self._never(trace, events)
         missed = {found[0].time for use in ledger(trace).uses if (found := lost(use))}  # by a step that came too late
-        for fates in runs.values():
+        told = {backward.location for optimizer in trace.optimizers for backward, _ in instead(trace, optimizer)}
+        for location, fates in runs.items():
+            if location in told:  # the step of another optimizer in its place is the fault
+                continue
             gone = [(event, zero) for event, zero in fates if zero is not None]
             if len(gone) > 1 and 2 * len(gone) >= len(fates) and not any(event.time in missed for event, _ in gone):
                 yield self._finding(trace, *gone[-1], len(gone), len(fates))
