@@ -292,6 +292,32 @@ class Graph:
         """The ids of the leaf tensors whose ``grad`` a backward from these nodes fills."""
         return frozenset(self.leaf_tensors[id] for id in self.reachable(roots) if id in self.leaf_tensors)
 
+    def joints(self, nodes: Collection[int], old: Collection[int], since: int) -> tuple[int, ...]:
+        """The nodes that join others of these to ``old`` ones: of each way there, the first made ``since`` if any was.
+
+        A value may have gone on from the old graph before that time, as a carried state does: what matters is where
+        it was taken up again.
+        """
+        after: dict[int, list[int]] = {}
+        direct = []
+        for id in nodes:
+            if id not in old:
+                behind = [target for target, _ in self.targets[id]]
+                if any(target in old and target not in self.leaf_tensors for target in behind):
+                    direct.append(id)
+                for target in behind:
+                    after.setdefault(target, []).append(id)
+        waiting, seen = list(direct), set(direct)
+        found = []
+        while waiting:
+            id = waiting.pop()
+            if self.times.get(id, since) >= since:
+                found.append(id)
+            else:
+                waiting += [each for each in after.get(id, ()) if each not in seen]
+                seen.update(after.get(id, ()))
+        return tuple(sorted(found or direct))
+
     @cached_property
     def reached_by(self) -> tuple[frozenset[int], ...]:
         """For every node, the positions (in ``roots``) of the roots that reach it."""

@@ -336,14 +336,24 @@ def _detach(case: _Case) -> Iterator[_Candidate]:
         return
     graph = case.trace.graph
     old = frozenset().union(*(case.engine.completes(call) for call in calls))
-    joins = frozenset(old - graph.leaf_tensors.keys())
+    new = case.engine.runs(case.verdict.event) - old
+    since = max(call.time for call in calls)
+    first = graph.joints(new, old, since)
+    if not first:
+        return
+    shared = frozenset(old - graph.leaf_tensors.keys())
+    if graph.times.get(first[0], since) < since:
+        since = 0  # all was made before the call that frees it
+    joins = shared | {
+        target
+        for node in first
+        for target, _ in graph.targets[node]
+        if target >= 0 and graph.times.get(target, since) < since and graph.reachable([target]) & shared
+    }
     cut = {
         node: tuple((-1, 0) if target in joins else (target, output) for target, output in graph.targets[node])
-        for node in case.engine.runs(case.verdict.event) - old
-        if any(target in joins for target, _ in graph.targets[node])
+        for node in first
     }
-    if not cut:
-        return
     detached = replace(graph, targets=[cut.get(node, edges) for node, edges in enumerate(graph.targets)])
     roots = [root.node for root in case.verdict.event.roots if root.node is not None]
     if not all(detached.reached_tensors([root]) for root in roots):
@@ -351,11 +361,12 @@ def _detach(case: _Case) -> Iterator[_Candidate]:
     lost = graph.reached_tensors(roots) - detached.reached_tensors(roots)
     reason = f"no gradient from {_call(case.verdict.event)} to {case.names(lost)}" if lost else None
     where = _first_location(graph, cut)
-    title = (
-        "detach() what this statement takes from the earlier graph"
-        if where
-        else "detach() what the earlier graph gives"
-    )
+    if where and all(graph.ops[node].startswith("Clone") for node in cut):
+        title = "write detach() in place of clone(), which keeps the history"
+    elif where:
+        title = "detach() what this statement takes from the earlier graph"
+    else:
+        title = "detach() what the earlier graph gives"
     edits = _detachments(case, cut, joins)
     fix = Fix(title, where, changes_gradients=True, reason=reason, bytes=0, edits=edits)
     yield _Candidate(fix, case.timeline, graph=detached)

@@ -90,15 +90,17 @@ def _whence(trace: Trace, node: int, event: Backward, what: str) -> list[tuple[L
 
 def joined_at(trace: Trace, event: Backward, culprits: Iterable[Culprit], besides: Iterable[Location]) -> list[Place]:
     """The statements that built on what the culprits had gone through: where a new graph was joined to the old one."""
-    old = _behind(trace, *(culprit.event for culprit in culprits if isinstance(culprit.event, Backward)))
+    calls = [culprit.event for culprit in culprits if isinstance(culprit.event, Backward)]
+    old = _behind(trace, *calls)
+    new = _behind(trace, event)
+    first = trace.graph.joints(new, old, since=max((call.time for call in calls), default=0))
     known = set(besides)
     places: dict[Location, Place] = {}
-    for id in sorted(_behind(trace, event) - old, reverse=True):
-        if any(target in old and trace.graph.sequences[target] >= 0 for target, _ in trace.graph.targets[id]):
-            what = f"`{trace.graph.node(id).label}` joins {call_text(event)} to that graph"
-            for location, role, label in _whence(trace, id, event, what):
-                if location not in known:
-                    places.setdefault(location, Place(location, role, label))
+    for id in dict.fromkeys((*reversed(first), *reversed(trace.graph.joints(new, old, since=0)))):
+        what = f"`{trace.graph.node(id).label}` joins {call_text(event)} to that graph"
+        for location, role, label in _whence(trace, id, event, what):
+            if location not in known:
+                places.setdefault(location, Place(location, role, label))
     return list(places.values())
 
 

@@ -32,6 +32,22 @@ class FreedGraph(Rule):
         loss1, loss2 = head1(features).sum(), head2(features).sum()
         graphscope.check(loss1, loss2)  # GS101
 
+    Bad, as a clone keeps the history of the carried state::
+
+        import torch, graphscope
+
+        cell = torch.nn.GRUCell(4, 4)
+        carried = torch.zeros(1, 4)
+        with graphscope.watch() as report:
+            for _ in range(2):
+                state = carried.clone()  # GS101
+                state = cell(torch.ones(1, 4), state)
+                carried = 0.9 * state
+                try:
+                    state.pow(2).mean().backward()
+                except RuntimeError:
+                    break
+
     Good::
 
         import torch, graphscope
