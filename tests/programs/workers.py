@@ -1,4 +1,4 @@
-"""Loaders with worker processes, a worker that fails, a spawned process, a fork that reaches the script's end."""
+"""Loaders with forked and spawned workers, a worker that fails, a spawned process, a fork that reaches the script's end."""
 
 import os
 import pickle
@@ -44,6 +44,10 @@ if __name__ == "__main__":
         loss.backward()
         optimizer.step()
         say(batch, loss)
+    for batch in DataLoader(Numbers(), batch_size=6, num_workers=1, multiprocessing_context="spawn"):
+        net(batch).mean().backward()
+        optimizer.step()
+        say(batch)
     try:
         list(DataLoader(Numbers(broken=5), batch_size=3, num_workers=2))
     except RuntimeError as error:
