@@ -239,6 +239,31 @@ class BackwardCut:
 
 
 @dataclass(frozen=True, slots=True)
+class OutOfSight:
+    """The forward of a custom ``function``, which gave ``result``, did something with ``tensor`` unknown to autograd.
+
+    It kept it as an ``attribute`` of ``ctx``, an input or, with ``is_result``, an output, which then holds itself; a
+    result of an earlier step was still alive by then if it ``outlives`` its step. Or it wrote to that input, at the
+    ``location``, without ``mark_dirty``, and ``attribute`` is None. Its memory is ``bytes`` bytes of the ``storage``
+    from ``offset`` on.
+    """
+
+    time: int
+    step: int
+    location: Location
+    function: str
+    tensor: int
+    result: int
+    storage: int
+    offset: int
+    bytes: int
+    attribute: str | None = None
+    is_result: bool = False
+    outlives: bool = False
+    thread: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """A call that torch refused: the exception, and where in the user's code it was raised."""
 
@@ -263,6 +288,7 @@ Event = (
     | RequiresGradSet
     | BackwardWrite
     | BackwardCut
+    | OutOfSight
     | Refused
 )
 

@@ -23,6 +23,7 @@ from ..events import (
     InPlaceWrite,
     NonFinite,
     OptimizerStep,
+    OutOfSight,
     Refused,
     RequiresGradSet,
     ScalerCall,
@@ -293,6 +294,9 @@ def _told(event: Event, trace: Trace) -> tuple[str, str, str | None]:
             return "write", f"{event.op} in the backward of {event.function}", None
         case BackwardCut():
             return "grad", f"{event.op} without a history in the backward of {trace.graph.ops[event.node]}", None
+        case OutOfSight():
+            did = "writes to an input" if event.attribute is None else f"keeps ctx.{event.attribute}"
+            return "read", f"the forward of {event.function} {did}", None
         case Refused():
             return "refused", event.op, event.error
 

@@ -64,6 +64,7 @@ from ..events import (
     InPlaceWrite,
     NonFinite,
     OptimizerStep,
+    OutOfSight,
     Refused,
     RequiresGradSet,
     ScalerCall,
@@ -283,6 +284,14 @@ def _details(event: Event, trace: Trace) -> dict[str, Any]:
         case BackwardCut():
             where = {"function": trace.graph.ops[event.node], "tensor": _name(event.tensor, trace)}
             return {"kind": "backward_cut", "op": event.op, **where, "source": event.source}
+        case OutOfSight():
+            did = {"attribute": event.attribute, "is_result": event.is_result, "outlives": event.outlives}
+            return {
+                "kind": "out_of_sight",
+                "function": event.function,
+                "tensor": _name(event.tensor, trace),
+                **did,
+            }
         case Refused():
             names = _names(event.tensors, trace)
             return {"kind": "refused", "op": event.op, "tensors": names, "error": event.error}

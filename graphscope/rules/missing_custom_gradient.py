@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 
-from ..events import Backward
+from ..events import Backward, OptimizerStep, OutOfSight
 from ..findings import Finding, Fix, Place, Role, Severity
 from ..location import Location
 from ..rule import Rule
 from ..trace import OptimizerRef, Trace
+from ._contexts import is_dropped, kept_at, overwritten, reads, used_again
 from ._lifetime import call_text
 from ._parameters import listed
 from ._second_order import SecondCut, second_cuts
 from ._source import methods
 
+_MOST_TRIED = 64  # passes through one Function
 _COUNT = re.compile(
     r"unction (\w+?)(?:Backward)? returned an incorrect number of gradients \(expected (\d+), got (\d+)\)"
 )
@@ -33,6 +36,10 @@ class MissingCustomGradient(Rule):
     Under ``create_graph=True`` the backward is differentiated itself (a gradient penalty, MAML, a Hessian-vector
     product). What it computes with has to have a history then: ``x.data``, ``detach()``, numbers, numpy, ``no_grad``,
     ``@once_differentiable`` and a result that the forward kept are constants, and the second derivative lacks them.
+
+    Its inputs and outputs belong into ``ctx.save_for_backward``: kept as ``ctx.x``, nothing notices when they are
+    overwritten before the backward, and an output and ``ctx`` keep each other alive. An input that ``forward``
+    overwrites has to be given to ``ctx.mark_dirty``.
 
     Bad::
 
@@ -143,6 +150,96 @@ class MissingCustomGradient(Rule):
             (y.mean() + (slope.norm(dim=1) - 1).pow(2).mean()).backward()
             opt.step()
 
+    Bad (``ctx`` keeps an input out of sight of the check for writes in place)::
+
+        import torch, graphscope
+
+        class Scale(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, w):
+                ctx.x, ctx.w = x, w  # GS211
+                return x * w
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad * ctx.w, (grad * ctx.x).sum(0)
+
+        net, w = torch.nn.Linear(3, 3), torch.nn.Parameter(torch.ones(3))
+        opt = torch.optim.SGD([*net.parameters(), w], lr=0.1)
+        with graphscope.watch() as report:
+            h = net(torch.ones(2, 3))
+            y = Scale.apply(h, w)
+            h += 1
+            y.sum().backward()
+            opt.step()
+
+    Bad (``ctx`` keeps its output, which keeps ``ctx``)::
+
+        import gc, torch, graphscope
+
+        class Exp(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.y = x.exp()  # GS211
+                return ctx.y
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad * ctx.y
+
+        net = torch.nn.Linear(3, 3)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        gc.disable()
+        with graphscope.watch() as report:
+            for _ in range(4):
+                opt.zero_grad()
+                Exp.apply(net(torch.ones(2, 3))).sum().backward()
+                opt.step()
+        gc.enable()
+
+    Bad (it overwrites an input unmarked)::
+
+        import torch, graphscope
+
+        class Double(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x.mul_(2).clone()  # GS211
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad * 2
+
+        net = torch.nn.Linear(3, 3)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        with graphscope.watch() as report:
+            h = net(torch.ones(2, 3))
+            (Double.apply(h) + h).sum().backward()
+            opt.step()
+
+    Good (sizes and constants may be kept there, and a marked input be overwritten)::
+
+        import torch, graphscope
+
+        class Double(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, count):
+                ctx.shape, ctx.factor = x.shape, 2.0
+                count += 1
+                ctx.mark_dirty(x)
+                return x.mul_(ctx.factor)
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad.reshape(ctx.shape) * ctx.factor, None
+
+        net, count = torch.nn.Linear(3, 3), torch.zeros(1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        with graphscope.watch() as report:
+            h = net(torch.ones(2, 3))
+            (Double.apply(h, count) + h).sum().backward()
+            opt.step()
+
     Good (what it compares and logs needs no history)::
 
         import torch, graphscope
@@ -235,6 +332,78 @@ class MissingCustomGradient(Rule):
             for node in _custom_before(trace, lost) if zeroed else ():
                 yield self._finding(trace, optimizer, node, lost)
         yield from self._second(trace)
+        yield from self._out_of_sight(trace)
+
+    def _out_of_sight(self, trace: Trace) -> Iterator[Finding]:
+        """A finding for each tensor that a forward keeps on ``ctx``, or overwrites unmarked, and one note at most."""
+        found: dict[tuple[str, str | None, Location | None], Finding] = {}
+        tried: Counter[tuple[str, str | None, Location | None]] = Counter()
+        for event in trace.events:
+            if isinstance(event, OutOfSight):
+                key = (event.function, event.attribute, event.location if event.attribute is None else None)
+                known = found.get(key)
+                tried[key] += 1
+                if tried[key] <= _MOST_TRIED and (known is None or known.severity is not Severity.ERROR):
+                    finding = self._unmarked(trace, event) if event.attribute is None else self._kept(trace, event)
+                    if finding is not None and (known is None or finding.severity.rank > known.severity.rank):
+                        found[key] = finding
+        told = set()
+        for (function, _, _), finding in sorted(found.items(), key=lambda pair: -pair[1].severity.rank):
+            if finding.severity is not Severity.NOTE or function not in told:
+                yield finding
+            told.add(function)
+
+    def _unmarked(self, trace: Trace, event: OutOfSight) -> Finding:
+        name, tensor = event.function, trace.graph.tensor(event.tensor)
+        again = used_again(trace, event)
+        places = [Place(event.location, Role.CAUSE, "written here")]
+        if again is not None:
+            places.append(Place(again, Role.FAILURE, "its new value is used here, and its history is that of the old"))
+        return self.finding(
+            f"the forward of `{name}` writes in place to its input `{tensor}` without ctx.mark_dirty: autograd does "
+            "not know that it changed" + (", and the gradient by way of it is wrong" if again else ""),
+            places=places,
+            fixes=[
+                Fix("compute a new tensor, or call ctx.mark_dirty on the input and return it", changes_gradients=True)
+            ],
+            severity=Severity.ERROR if again else Severity.NOTE,
+            function=name,
+            tensor=tensor.name,
+        )
+
+    def _kept(self, trace: Trace, event: OutOfSight) -> Finding | None:
+        name, attribute = event.function, event.attribute
+        at = kept_at(trace, event)
+        needs = trace.graph.tensor(event.tensor).requires_grad
+        if not at:
+            return None
+        places = [Place(where, Role.CAUSE, f"kept as `ctx.{attribute}`") for where in at]
+        which = "its output" if event.is_result else "an input"
+        said = f"the forward of `{name}` keeps {which} as `ctx.{attribute}` in place of ctx.save_for_backward"
+        severity = Severity.NOTE
+        if (found := overwritten(trace, event)) is not None:
+            wrote = "the step" if isinstance(found.write, OptimizerStep) else f"`{found.write.op}`"
+            said += f", where nothing checks it: {wrote} overwrites it before the backward, whose gradient is wrong"
+            places += [
+                Place(found.write.location, Role.CAUSE, f"{wrote} overwrites it here"),
+                Place(found.backward.location, Role.FAILURE, f"{call_text(found.backward)} reads the new value"),
+            ]
+            severity = Severity.ERROR if needs else Severity.WARNING
+        elif event.is_result and not is_dropped(trace, event):
+            said += ": the two hold each other, and the graph with them, until the garbage collector comes by"
+            severity = Severity.WARNING if event.outlives else Severity.NOTE
+        elif needs and reads(trace, event):
+            said += ", where nothing checks that it is left unchanged, and nothing frees it after the backward"
+        else:
+            return None
+        return self.finding(
+            said,
+            places=places,
+            fixes=[Fix("save it with ctx.save_for_backward, and read it from ctx.saved_tensors", at[0])],
+            severity=severity,
+            function=name,
+            attribute=attribute,
+        )
 
     def _second(self, trace: Trace) -> Iterator[Finding]:
         """A finding for each Function whose backward is differentiated, and has dropped a history."""

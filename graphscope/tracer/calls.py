@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 from ..events import Call, InPlaceWrite, RequiresGradSet, Write
 from ..location import Location
 from . import _torch
+from .contexts import ContextWatch
 from .functions import Kind, classify, name_of
 from .gradients import GradientWatch
 from .provenance import Provenance, TracedArray
@@ -84,11 +85,15 @@ class CallWatch(TorchFunctionMode):
     def watched_apply(self) -> Any:
         """``Function.apply``, which no mode sees: it is a class method, so that it is wrapped by class."""
         original = torch.autograd.Function.__dict__["apply"]
-        watch = self._watch
+        watch, contexts = self._watch, ContextWatch(self._seen)
 
         @functools.wraps(original.__get__(None, torch.autograd.Function))  # a C method since 2.14
         def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-            return watch(original.__get__(None, cls), Kind.CALL, cls.__name__, args, kwargs)
+            given, since = contexts.versions(args), self._seen.now
+            result = watch(original.__get__(None, cls), Kind.CALL, cls.__name__, args, kwargs)
+            if given:
+                contexts.applied(cls, given, result, since)
+            return result
 
         return classmethod(apply)
 

@@ -24,7 +24,7 @@ from torch.nn.utils import clip_grad
 from torch.optim import optimizer as optim
 
 from ..errors import internal_error
-from ..events import Backward, Event, InPlaceWrite, RequiresGradSet
+from ..events import Backward, Event, InPlaceWrite, OutOfSight, RequiresGradSet
 from ..trace import Outcome, Trace
 from . import _torch
 from .backwards import BackwardWatch
@@ -236,6 +236,7 @@ def _that_matter(events: list[Event], walk: Walk) -> Iterator[Event]:
     counters = {row[5] for saved in walk.saved.values() for row in saved}
     opaque = any(row[8] for saved in walk.saved.values() for row in saved)  # checkpoints do not show what they saved
     storages |= {walk.tensors.rows[number].storage for number in walk.leaf_tensors.values()}
+    storages |= {event.storage for event in events if isinstance(event, OutOfSight)}
     for event in events:
         if (
             not isinstance(event, InPlaceWrite)
