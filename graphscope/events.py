@@ -232,9 +232,9 @@ class BackwardCut:
     step: int
     location: Location
     op: str
-    node: int
-    tensor: int
-    source: int | None = None
+    node: NodeId
+    tensor: TensorId
+    source: NodeId | None = None
     thread: int = 0
 
 
@@ -252,8 +252,8 @@ class OutOfSight:
     step: int
     location: Location
     function: str
-    tensor: int
-    result: int
+    tensor: TensorId
+    result: TensorId
     storage: int
     offset: int
     bytes: int

@@ -1,4 +1,4 @@
-"""Loaders with forked and spawned workers, a worker that fails, a spawned process, a fork that reaches the script's end."""
+"""Forked and spawned loaders, a worker that fails, a spawned process, a fork that reaches the script's end."""
 
 import os
 import pickle
