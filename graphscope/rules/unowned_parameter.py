@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 from ..events import GradRead, InPlaceWrite, RequiresGradSet
 from ..findings import Finding, Fix, Place, Role, Severity
@@ -20,8 +21,8 @@ class UnownedParameter(Rule):
 
     A parameter group that was never appended, a loss module with weights of its own, a part that was unfrozen
     after the optimizer had been made, or layers in a plain Python list, which ``module.parameters()`` does not see.
-    Otherwise only what lies between the loss and parameters that do train is reported: training a head on a
-    backbone that is merely not frozen is left alone, and so is a part in eval mode.
+    Otherwise only what lies between the loss and parameters that do train gives a warning: training a head on a
+    backbone that is merely not frozen is worth a note, and a part in eval mode is left alone.
 
     Bad::
 
@@ -34,6 +35,18 @@ class UnownedParameter(Rule):
             for _ in range(2):
                 opt.zero_grad()
                 net(torch.ones(2, 4)).sum().backward()
+                opt.step()
+
+    Bad (a note: the backbone is neither trained nor frozen)::
+
+        import torch, graphscope
+
+        body, head = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
+        with graphscope.watch() as report:
+            opt = torch.optim.SGD(head.parameters(), lr=0.1)  # GS208
+            for _ in range(2):
+                opt.zero_grad()
+                head(body(torch.ones(2, 4))).sum().backward()
                 opt.step()
 
     Bad (layers in a plain list)::
@@ -208,7 +221,9 @@ class UnownedParameter(Rule):
                 late = [id for id in lost if _is_thawed(trace, id)]
                 lost = late or [id for id in lost if id in middle]
             elif held.intersection(members):
-                lost = [id for id in lost if id in middle and not _is_loaded(trace, id)]
+                outer, lost = lost, [id for id in lost if id in middle and not _is_loaded(trace, id)]
+                if outer and not lost:
+                    yield self._note(trace, outer, held)
             else:  # an input is optimized, not a network
                 lost = []
             if lost:
@@ -246,6 +261,13 @@ class UnownedParameter(Rule):
             parameters=tuple(trace.graph.tensor(id).name for id in unowned),
             optimizers=tuple(optimizer.name for optimizer in optimizers),
         )
+
+    def _note(self, trace: Trace, unowned: list[int], held: Collection[int]) -> Finding:
+        """A network that nothing trains, such as the backbone below a head: that may be meant."""
+        found = self._finding(trace, unowned, held)
+        title = f"{found.fixes[0].title}, which also spares their backward"
+        message = f"{found.message}: right if they are to stay as they are"
+        return replace(found, severity=Severity.NOTE, message=message, fixes=(Fix(title),))
 
     def _of_derived(self, trace: Trace, kept: dict[int, int]) -> Finding:
         """A module keeps what a cast or a view gave of a parameter, not the parameter."""
