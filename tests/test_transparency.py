@@ -233,6 +233,11 @@ def left(place: Path) -> tuple[int, str, str, str]:
     return int((place / "status").read_text()), out, err, state.read_text() if state.exists() else ""
 
 
+def listens_to_interrupts() -> None:
+    """Undo what a child of a suite in the background inherits from its shell: Ctrl-C ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_interrupt_is_reported_with_status_130(tmp_path: Path) -> None:
     script = tmp_path / "long.py"
     script.write_text(
@@ -244,7 +249,11 @@ def test_interrupt_is_reported_with_status_130(tmp_path: Path) -> None:
     )
     report = tmp_path / "report.json"
     process = subprocess.Popen(
-        [sys.executable, *WATCHED, report, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, *WATCHED, report, script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=listens_to_interrupts,
     )
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGINT)
