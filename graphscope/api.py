@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 from .analyzer import analyze
 from .errors import GraphscopeWarning
 from .graph import Graph
-from .renderers import dot
-from .renderers._picture import picture
 from .report import Report
 from .show import BOXES, Show
 from .trace import Trace
@@ -72,6 +70,9 @@ def make_dot(
     ``params`` names tensors, ``show_attrs`` adds what nodes saved besides tensors, ``show_saved`` the tensors that they
     saved. A large graph is collapsed, unless one of these is set; ``show`` says how.
     """
+    from .renderers import dot  # the drawing is the largest part of us, and most runs end in a text
+    from .renderers._picture import picture
+
     losses: list[Any] = list(var) if isinstance(var, list | tuple) else [var]
     graph = snapshot.graph(losses, sys._getframe(1))
     names = details.renamed(graph, losses, params or {})

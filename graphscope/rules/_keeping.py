@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ..location import Location
 from ..trace import Holder, Trace
+from ._source import parsed
 
 _FILLING = {"append", "appendleft", "add", "extend", "insert", "push", "put", "update", "setdefault", "store", "record"}
 
@@ -27,10 +28,7 @@ def puts(trace: Trace, holder: Holder) -> tuple[Put, ...]:
     files = sorted(trace.sources, key=lambda file: (made is None or file != made.file, file))
     found: list[Put] = []
     for file in files:
-        try:
-            tree = ast.parse(trace.sources[file])
-        except SyntaxError:
-            continue
+        tree = parsed(trace.sources[file])
         given = _assigned(tree, made.line) if made is not None and made.file == file else frozenset()
         for function, statement in _statements(tree, "<module>"):
             if any(_fills(node, holder.name) for node in _own(statement)):
@@ -41,11 +39,7 @@ def puts(trace: Trace, holder: Holder) -> tuple[Put, ...]:
 
 def kept(trace: Trace, location: Location) -> tuple[str, str] | None:
     """What a statement like ``total += loss`` keeps: its target and the value, as written."""
-    try:
-        tree = ast.parse(trace.sources.get(location.file, ""))
-    except SyntaxError:
-        return None
-    for _, statement in _statements(tree, ""):
+    for _, statement in _statements(parsed(trace.sources.get(location.file, "")), ""):
         if statement.lineno <= location.line <= (statement.end_lineno or statement.lineno):
             if isinstance(statement, ast.AugAssign):
                 return ast.unparse(statement.target), ast.unparse(statement.value)

@@ -19,6 +19,7 @@ from ..terms import Term, terms
 from ..trace import Trace
 from ._parameters import ungraded
 from ._regained import regained
+from ._source import parsed
 
 _FEW = 16
 _COMPREHENSION = re.compile(r"(\.<locals>\.)?<(list|dict|set)comp>|(\.<locals>\.)?<genexpr>")
@@ -226,10 +227,7 @@ def _statements(source: str, line: int, end: int) -> list[ast.stmt]:
 
 @lru_cache(maxsize=64)
 def _nodes(source: str) -> tuple[ast.AST, ...]:
-    try:
-        return tuple(ast.walk(ast.parse(source)))
-    except (SyntaxError, ValueError):
-        return ()
+    return tuple(ast.walk(parsed(source)))
 
 
 def term_name(trace: Trace, term: Term) -> str:

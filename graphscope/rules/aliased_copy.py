@@ -6,6 +6,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 
 from ..events import Call
 from ..findings import Confidence, Finding, Fix, Place, Role, Severity
@@ -178,12 +179,18 @@ def _of_arguments(tree: ast.Module) -> Iterator[ast.Assign]:
 
 def _assignments(trace: Trace, *, plain: bool = True) -> Iterator[tuple[str, ast.Assign, str, str]]:
     """Assignments to a name or an attribute; ``plain``: of another name or attribute."""
-    for file, tree in trees(trace):
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Assign) and (not plain or isinstance(node.value, ast.Name | ast.Attribute)):
-                for target in node.targets:
-                    if isinstance(target, ast.Name | ast.Attribute):
-                        yield file, node, ast.unparse(target), ast.unparse(node.value)
+    return ((file, *each) for file, tree in trees(trace) for each in _of_names(tree, plain))
+
+
+@lru_cache(maxsize=64)
+def _of_names(tree: ast.Module, plain: bool) -> tuple[tuple[ast.Assign, str, str], ...]:
+    return tuple(
+        (node, ast.unparse(target), ast.unparse(node.value))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and (not plain or isinstance(node.value, ast.Name | ast.Attribute))
+        for target in node.targets
+        if isinstance(target, ast.Name | ast.Attribute)
+    )
 
 
 def _last(name: str) -> str:
