@@ -30,8 +30,25 @@ def _vocabulary() -> dict[str, type]:
     """The classes that a file may name."""
     homes = [vars(import_module(f"graphscope.{home}")) for home in _HOMES]
     found = [thing for home in homes for thing in home.values() if isinstance(thing, type)]
-    known = [thing for thing in found if dataclasses.is_dataclass(thing) or issubclass(thing, Enum)]
+    known = [thing for thing in found if _is_record(thing) or issubclass(thing, Enum)]
     return {thing.__name__: thing for thing in [*known, Report] if thing.__module__.startswith("graphscope.")}
+
+
+def _is_record(thing: Any) -> bool:
+    """Whether it is a dataclass or a named tuple, or one of those."""
+    return dataclasses.is_dataclass(thing) or _is_named_tuple(thing)
+
+
+def _is_named_tuple(thing: Any) -> bool:
+    kind = thing if isinstance(thing, type) else type(thing)
+    return issubclass(kind, tuple) and hasattr(kind, "_fields")
+
+
+def _names(kind: Any) -> Sequence[str]:
+    """The fields that a record is made of."""
+    if _is_named_tuple(kind):
+        return tuple(kind._fields)
+    return [each.name for each in dataclasses.fields(kind) if each.init]
 
 
 def dumps(report: Report) -> str:
@@ -47,9 +64,9 @@ def _encoded(value: Any, used: dict[str, list[str]]) -> Any:
         return value
     if isinstance(value, Enum):
         return {type(value).__name__: value.value}
-    if dataclasses.is_dataclass(value):
+    if _is_record(value):
         name = type(value).__name__
-        names = used.setdefault(name, [each.name for each in dataclasses.fields(value) if each.init])
+        names = used.setdefault(name, list(_names(type(value))))
         return {name: [_encoded(getattr(value, each), used) for each in names]}
     if isinstance(value, Mapping):
         return {"map": [[_encoded(key, used), _encoded(each, used)] for key, each in value.items()]}
@@ -151,7 +168,7 @@ def _decoded(value: Any, fields: dict[str, list[str]]) -> Any:
 @cache
 def _hints(kind: Any) -> dict[str, Any]:
     hints = typing.get_type_hints(kind, include_extras=True)
-    return {each.name: hints[each.name] for each in dataclasses.fields(kind)}
+    return {name: hints[name] for name in _names(kind)}
 
 
 class _Checker:
@@ -167,7 +184,7 @@ class _Checker:
             raise GraphscopeError(f"{where} is {_kind(value)}")
         if typing.get_origin(hint) is typing.Annotated:
             self._refer(value, *hint.__metadata__, where=where)
-        elif dataclasses.is_dataclass(value):
+        elif _is_record(value):
             for name, inner in _hints(value.__class__).items():
                 self.check(getattr(value, name), inner, f"{where}.{name}")
         elif isinstance(value, Collection) and not isinstance(value, str):
@@ -212,6 +229,8 @@ def _fits(value: Any, hint: Any) -> bool:
     kind = typing.get_origin(hint) or hint
     if kind in (object, Any):
         return True
+    if _is_named_tuple(value):
+        return type(value) is kind
     if kind is None:
         return value is None
     if kind is int:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 from .discovery import higher
 from .location import Location
@@ -87,8 +87,7 @@ class TensorRef:
         return self.name or f"a {self.kind} of shape {self.shape}"
 
 
-@dataclass(frozen=True, slots=True)
-class SavedTensor:
+class SavedTensor(NamedTuple):
     """A tensor that a node keeps for its backward formula.
 
     ``name`` is the argument in the formula (``result``, ``self``, ``mat2``): torch's ``_saved_<name>``.
@@ -120,7 +119,10 @@ class SavedColumn(Mapping[int, tuple[SavedTensor, ...]]):
         self.rows = rows
 
     def __getitem__(self, node: int) -> tuple[SavedTensor, ...]:
-        return tuple(SavedTensor(name, tuple(shape), *rest) for name, shape, *rest in self.rows[node])
+        return tuple([SavedTensor._make((name, tuple(shape), *rest)) for name, shape, *rest in self.rows[node]])
+
+    def __contains__(self, node: object) -> bool:  # the inherited one would make what is there
+        return node in self.rows
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.rows)
@@ -383,6 +385,8 @@ class Graph:
         import networkx
 
         data = networkx.node_link_data(self.to_networkx(), edges="edges")
+        for node in data["nodes"]:
+            node["saved"] = [saved._asdict() for saved in node["saved"]]
         data["graph"] = {"roots": [{"name": root.name, "node": root.node} for root in self.roots]}
         return json.dumps(data, default=_fields) + "\n"
 
@@ -417,7 +421,7 @@ class Graph:
                 "op": op,
                 "sequence": sequence,
                 "outputs": outputs,
-                "saved": saved.get(id, ()),
+                "saved": saved[id] if id in saved else (),
                 "tensor": self.tensors[leaves[id]].name if id in leaves else None,
                 "location": str(locations[id]) if id in locations else None,
                 "module": modules.get(id),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, replace
+from dataclasses import replace
 
 import pytest
 
@@ -105,7 +105,7 @@ def test_write_to_a_tensor_of_unknown_version_counts_if_it_came_later() -> None:
 
 
 def test_saved_rows_and_saved_tensors_say_the_same() -> None:
-    rows = {node: tuple(map(astuple, saved)) for node, saved in TRUNK.saved.items()}
+    rows = {node: tuple(map(tuple, saved)) for node, saved in TRUNK.saved.items()}
     columns = replace(TRUNK, saved=SavedColumn(rows))
     for events in [(backward(2), backward(3)), (write(1, 0), backward(2))]:
         assert verdicts(columns, *events) == verdicts(TRUNK, *events)
