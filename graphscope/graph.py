@@ -421,7 +421,7 @@ class Graph:
                 "op": op,
                 "sequence": sequence,
                 "outputs": outputs,
-                "saved": saved[id] if id in saved else (),
+                "saved": saved[id] if id in saved else (),  # noqa: SIM401  # the inherited `get` raises where there is none
                 "tensor": self.tensors[leaves[id]].name if id in leaves else None,
                 "location": str(locations[id]) if id in locations else None,
                 "module": modules.get(id),

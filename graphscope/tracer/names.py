@@ -8,6 +8,7 @@ import linecache
 import sys
 import weakref
 from collections.abc import Iterator, Mapping
+from enum import Enum
 from functools import lru_cache
 from types import FrameType
 from typing import Any
@@ -23,6 +24,21 @@ _LONGEST = 64  # elements of a list, or attributes of an object, that are looked
 _LIBRARY_OBJECTS = ("torch", "numpy", "builtins", "collections", "typing", "types", "functools", "itertools", "abc")
 
 
+class _Sort(Enum):
+    """What a value is to somebody who looks for names."""
+
+    MODULE = "module"
+    OPTIMIZER = "optimizer"
+    TENSOR = "tensor"
+    LIST = "list"
+    DICT = "dict"
+    OBJECT = "object"
+    OTHER = "other"
+
+
+_KINDS = {_Sort.MODULE: nn.Module, _Sort.OPTIMIZER: torch.optim.Optimizer, _Sort.TENSOR: Tensor}
+
+
 class Names:
     """Names found in the user's variables, so far. Modules and optimizers are remembered by weak reference only."""
 
@@ -30,7 +46,7 @@ class Names:
         self._tensors = tensors
         self._paths: dict[int, tuple[weakref.ref[Any], str]] = {}
         self._tops: list[tuple[weakref.ref[nn.Module], str]] = []
-        self._parameters: dict[int, dict[str, int]] = {}
+        self._sorts: dict[int, tuple[_Sort, type]] = {}  # by the address of a type, which is kept with it
 
     def look(self, frames: list[FrameType]) -> None:
         """Name what these frames (innermost first) hold: outer ones first, as ``net`` says more than ``self``."""
@@ -44,8 +60,9 @@ class Names:
     def look_into(self, variables: Mapping[str, Any]) -> None:
         """Name what a namespace holds."""
         for name, value in list(variables.items()):
-            if not name.startswith("__"):
-                self._name(name, value, depth=2)
+            sort = self._sort(value)
+            if sort is not _Sort.OTHER and not name.startswith("__"):
+                self._name(name, value, sort, depth=2)
 
     def path(self, module: int) -> str | None:
         """The dotted name of the module with this ``id()``."""
@@ -77,23 +94,25 @@ class Names:
         """The optimizers that were met and are still there."""
         return (thing for ref, _ in self._paths.values() if isinstance(thing := ref(), torch.optim.Optimizer))
 
-    def _name(self, name: str, value: Any, depth: int) -> None:
-        if isinstance(value, nn.Module):
+    def _sort(self, value: Any) -> _Sort:
+        kind = type(value)
+        known = self._sorts.get(id(kind))
+        if known is None:
+            known = self._sorts[id(kind)] = (_sort_of(value), kind)
+        return known[0]
+
+    def _name(self, name: str, value: Any, sort: _Sort, depth: int) -> None:
+        if sort is _Sort.MODULE:
             self.name_module(name, value)
-        elif isinstance(value, torch.optim.Optimizer):
+        elif sort is _Sort.OPTIMIZER:
             self._remember(value, name)
-        elif isinstance(value, Tensor):
+        elif sort is _Sort.TENSOR:
             self.name_tensor(name, value)
-        elif depth and type(value) in (list, tuple) and len(value) <= _LONGEST:
-            for position, element in enumerate(value):
-                self._name(f"{name}[{position}]", element, depth - 1)
-        elif depth and type(value) is dict and len(value) <= _LONGEST:
-            for key, element in list(value.items()):
-                if isinstance(key, str | int):  # others would be written by a __repr__ of the user's
-                    self._name(f"{name}[{key!r}]", element, depth - 1)
-        elif depth and is_users_object(value):
-            for key, element in list(vars(value).items())[:_LONGEST]:
-                self._name(f"{name}.{key}", element, depth - 1)
+        elif depth:
+            for inner, element in _elements(name, value, sort):
+                kind = self._sort(element)
+                if kind is not _Sort.OTHER:
+                    self._name(inner, element, kind, depth - 1)
 
     def name_module(self, name: str, module: nn.Module) -> None:
         """Name a module, unless it has a name already, and what it holds."""
@@ -101,11 +120,12 @@ class Names:
             self._tops.append((weakref.ref(module), name))
         top = self.of(module) or name
         for path, child in module.named_modules():
-            self._remember(child, f"{top}.{path}" if path else top)
-        for path, parameter in module.named_parameters(remove_duplicate=False):
-            self.name_tensor(f"{top}.{path}", parameter)
-        for path, buffer in module.named_buffers():
-            self.name_tensor(f"{top}.{path}", buffer)
+            inner = f"{top}.{path}" if path else top
+            self._remember(child, inner)
+            for members in (child._parameters, child._buffers):
+                for key, tensor in members.items():
+                    if tensor is not None:
+                        self.name_tensor(f"{inner}.{key}", tensor)
 
     def name_tensor(self, name: str, tensor: Tensor) -> None:
         """Name a tensor that is a leaf or was met before, unless it has a name."""
@@ -118,6 +138,32 @@ class Names:
     def _remember(self, thing: Any, name: str) -> None:
         if self.of(thing) is None:
             self._paths[id(thing)] = (weakref.ref(thing), name)
+
+
+def _sort_of(value: Any) -> _Sort:
+    """What there is to name in a value: its type alone tells."""
+    for sort, kind in _KINDS.items():
+        if isinstance(value, kind):
+            return sort
+    if type(value) in (list, tuple):
+        return _Sort.LIST
+    if type(value) is dict:
+        return _Sort.DICT
+    return _Sort.OBJECT if is_users_object(value) else _Sort.OTHER
+
+
+def _elements(name: str, value: Any, sort: _Sort) -> Iterator[tuple[str, Any]]:
+    """What a list, a dict or an object holds, each with the text that gives it."""
+    if sort is _Sort.OBJECT:
+        yield from ((f"{name}.{key}", each) for key, each in list(vars(value).items())[:_LONGEST])
+    elif len(value) > _LONGEST:
+        return
+    elif sort is _Sort.LIST:
+        yield from ((f"{name}[{position}]", each) for position, each in enumerate(value))
+    else:
+        for key, each in list(value.items()):
+            if isinstance(key, str | int):  # others would be written by a __repr__ of the user's
+                yield f"{name}[{key!r}]", each
 
 
 def is_users_object(value: Any) -> bool:
