@@ -174,7 +174,26 @@ NO_GRADIENT = {
     """,
 }
 
-CUTS = DEAD_TERMS | FORGOTTEN | NO_GRADIENT
+REENTRANT = {
+    "a checkpoint of a module whose input is in a dict": """
+        from torch.utils.checkpoint import checkpoint
+        class Block(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.norm = nn.LayerNorm(4)
+            def forward(self, state):
+                return dec(self.norm(state["hidden"]))
+        h = checkpoint(Block(), {"hidden": z}, use_reentrant=True)  # GS204
+        loss = head(h).mean()
+    """,
+    "a checkpoint that is given data only": """
+        from torch.utils.checkpoint import checkpoint
+        h = checkpoint(lambda x: dec(enc(x)), x, use_reentrant=True)  # GS204
+        loss = head(h).mean()
+    """,
+}
+
+CUTS = DEAD_TERMS | FORGOTTEN | NO_GRADIENT | REENTRANT
 
 RIGHT = {
     "logging": """
@@ -251,6 +270,13 @@ RIGHT = {
         share = [value * 0.5 for value in (rec.item(), adv.item())]
         loss = torch.tensor(share[0]) * rec + torch.tensor(share[1]) * adv
     """,
+    "a sum of a library's own numbers, whose arguments it has checked": """
+        loss = 0.0
+        prior = torch.distributions.Normal(dec(x), head(x).exp())
+        for scale in (0.5, 2.0):
+            posterior = torch.distributions.Normal(z, scale * head(x).exp())
+            loss = loss + torch.distributions.kl_divergence(posterior, prior).mean()
+    """,
     "a gradient that is cached and given on": """
         features = z.detach().requires_grad_()
         near, far = features.pow(2).mean(), features[:4].abs().mean()
@@ -288,6 +314,15 @@ def test_cut_that_costs_nothing_is_no_fault(step: str, tmp_path: Path, capfd) ->
     _, report = inspected(step, tmp_path)
     assert report.trace.outcome.exception is None
     assert not report.at_least(Severity.WARNING), str(report)
+
+
+@pytest.mark.parametrize("step", REENTRANT.values(), ids=REENTRANT)
+def test_reentrant_checkpoint_is_told_of_by_itself(step: str, tmp_path: Path, capfd) -> None:
+    _, report = inspected(step, tmp_path)
+    (finding,) = report.at_least(Severity.WARNING)
+    assert "reentrant checkpoint" in finding.message and "use_reentrant=False" in finding.fixes[0].title
+    switched = [place for place in finding.places if place.label == "gradients are switched off here"]
+    assert [place.location.line for place in switched] == [step[: step.index("# GS204")].count("\n") + 16]
 
 
 def test_name_of_the_term_is_told(tmp_path: Path, capfd) -> None:

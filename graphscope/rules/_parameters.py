@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from itertools import groupby
 
@@ -14,7 +15,14 @@ from ..why import what_cut
 from ._aliases import Aliases
 from ._second_order import second_cuts
 
+CHECKPOINT_CUTS = (
+    "; a reentrant checkpoint records no history where none of the tensors that it is given as arguments of their own "
+    "requires grad",
+    "pass use_reentrant=False to the checkpoint, which also follows what it reads in dicts, lists and modules",
+)
+
 _MOST_NAMES = 6
+_CHECKPOINT = re.compile(r"\bcheckpoint(_sequential)?\(")
 
 
 def ungraded(trace: Trace, optimizer: OptimizerRef) -> tuple[int, ...]:
@@ -141,6 +149,13 @@ def cut_places(found: Iterable[Cut]) -> list[Place]:
             if location is not None:
                 places.setdefault(location, Place(location, Role.CAUSE, label))
     return list(places.values())
+
+
+def in_checkpoint(trace: Trace, found: Iterable[Cut]) -> bool:
+    """Whether the first of these cuts is the forward of a reentrant checkpoint, which recorded no history."""
+    at = next((cut.call.mode_at for cut in found), None)
+    lines = trace.sources.get(at.file, "").splitlines()[at.line - 1 : at.end_line] if at is not None else ()
+    return any(_CHECKPOINT.search(line) for line in lines)
 
 
 def cut_fact(trace: Trace, found: Sequence[Cut]) -> dict[str, object] | None:

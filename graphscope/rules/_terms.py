@@ -129,7 +129,9 @@ class _Numbers:
     def __init__(self, trace: Trace, following: Following) -> None:
         self._sources = trace.sources
         self._following = following
-        self._left = [call for call in trace.calls if call.leaves and call.location is not None]
+        self._left = [
+            call for call in trace.calls if call.leaves and call.location is not None and call.op != "__bool__"
+        ]
         self._times = [call.time for call in self._left]
 
     def dead(self, term: Term) -> DeadTerm | None:
@@ -141,7 +143,8 @@ class _Numbers:
         constants = _constants(source)
         before = self._left[: bisect_left(self._times, term.call.time)][-_MOST_NUMBERS:]
         by_value = [call for call in reversed(before) if _is_made_of(number, call.numbers, constants)]
-        named = [call for call in reversed(before) if number not in constants and _is_named(source, call, where)]
+        told = number not in constants and abs(number) not in (0, 1)
+        named = [call for call in reversed(before) if told and _is_named(source, call, where)]
         both = [call for call in by_value if call in named]
         for call in (both or by_value or named)[:1]:
             cuts = self._following.cuts_at(call)

@@ -8,10 +8,12 @@ from ..findings import Finding, Fix, Place, Role, Severity
 from ..rule import Rule
 from ..trace import OptimizerRef, Trace
 from ._parameters import (
+    CHECKPOINT_CUTS,
     cut_fact,
     cut_places,
     explaining_cuts,
     frozen_places,
+    in_checkpoint,
     is_all_frozen,
     listed,
     made_places,
@@ -87,11 +89,15 @@ class UnreachedOptimizer(Rule):
                 if replaced
                 else ""
             )
+            checkpointed = in_checkpoint(trace, found)
+            why, advice = (
+                CHECKPOINT_CUTS if checkpointed else (instead, _advice(bool(found), bool(replaced), optimizer.name))
+            )
             yield self.finding(
                 f"none of the {len(lost)} parameters of `{optimizer.name}` ({optimizer.kind}) is reached by a loss: "
-                f"{listed(trace, lost)} keep grad = None, and the step changes nothing{instead}",
+                f"{listed(trace, lost)} keep grad = None, and the step changes nothing{why}",
                 places=places,
-                fixes=[Fix(_advice(bool(found), bool(replaced), optimizer.name))],
+                fixes=[Fix(advice)],
                 optimizer=optimizer.name,
                 parameters=tuple(trace.graph.tensor(id).name for id in lost),
                 count=len(lost),

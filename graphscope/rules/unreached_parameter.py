@@ -9,7 +9,18 @@ from ..findings import Cleared, Finding, Fix, Place, Role, Severity
 from ..reach import frozen
 from ..rule import Rule
 from ..trace import OptimizerRef, Trace
-from ._parameters import cut_fact, cut_places, dead_ends, explaining_cuts, listed, made_places, replacements, ungraded
+from ._parameters import (
+    CHECKPOINT_CUTS,
+    cut_fact,
+    cut_places,
+    dead_ends,
+    explaining_cuts,
+    in_checkpoint,
+    listed,
+    made_places,
+    replacements,
+    ungraded,
+)
 
 
 class UnreachedParameter(Rule):
@@ -73,7 +84,8 @@ class UnreachedParameter(Rule):
             places.append(Place(optimizer.location, Role.RELATED, f"`{optimizer.name}` is made here"))
         places.append(Place(steps[0].location, Role.FAILURE, "these parameters are passed over here"))
         spared = all(_has_reached_twin(trace, id, optimizer) for id in lost)  # experts that were not picked
-        why, advice = _words(trace, bool(found), replaced, optimizer)
+        checkpointed = in_checkpoint(trace, found)
+        why, advice = CHECKPOINT_CUTS if checkpointed else _words(trace, bool(found), replaced, optimizer)
         return self.finding(
             f"`{optimizer.name}` ({optimizer.kind}) holds {held} parameters, and no loss reaches {len(lost)} of them: "
             f"{listed(trace, lost)}{why}",

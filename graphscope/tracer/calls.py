@@ -90,7 +90,14 @@ class CallWatch(TorchFunctionMode):
         @functools.wraps(original.__get__(None, torch.autograd.Function))  # a C method since 2.14
         def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
             given, since = contexts.versions(args), self._seen.now
-            result = watch(original.__get__(None, cls), Kind.CALL, cls.__name__, args, kwargs)
+            mode_at = self._mode_at
+            if not self._seen.off and torch.is_grad_enabled():  # which torch switches off for the forward
+                with self._seen.guard():
+                    self._mode_at = self._seen.frames.here(sys._getframe(1))
+            try:
+                result = watch(original.__get__(None, cls), Kind.CALL, cls.__name__, args, kwargs)
+            finally:
+                self._mode_at = mode_at
             if given:
                 contexts.applied(cls, given, result, since)
             return result
