@@ -529,5 +529,5 @@ def test_birth_of_a_parameter_tells_what_made_its_module_outside_of_constructors
         (Gain().gain * 2).sum().backward()
         made = line() - 1
     (gain,) = (each for each in report.trace.tensors if each.birth is not None)
-    assert gain.birth.locations[0].function == "Gain.__init__" and gain.made_at == gain.birth.locations[0]
+    assert gain.birth.locations[0].function.endswith("__init__") and gain.made_at == gain.birth.locations[0]
     assert gain.birth.location.line == made
