@@ -4,7 +4,7 @@
 
 Each run has a process of its own: torch is imported and the model has run, then the clock starts, and stops when the
 SVG is there. The peers write DOT, which they leave to a `dot` on PATH to draw; here pygraphviz draws it, in a child
-that is given 30 seconds.
+that is given 30 seconds. It may crash on what they write: such a run is made again; `crashes` means that none ended.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 from models import GPT, Cells, Residual, ResNet, gpt2_small_loss, lstm_loss, resnet50_loss
 from torch import Tensor, nn
 
-RUNS, SECONDS = 3, 30.0
+RUNS, MOST, SECONDS = 3, 12, 30.0
 
 
 def residual_loss() -> Tensor:
@@ -74,7 +74,9 @@ def _drawn(source: str, start: float) -> tuple[float, int, int]:
 
     try:
         drawn = draw(source, "svg", seconds=SECONDS).decode()
-    except GraphscopeError:
+    except GraphscopeError as error:
+        if "did not finish" not in str(error):
+            raise
         return float("inf"), 0, 0
     boxes = drawn.count('class="node"')
     return time.perf_counter() - start, boxes, boxes
@@ -82,17 +84,20 @@ def _drawn(source: str, start: float) -> tuple[float, int, int]:
 
 def measured(tool: str, name: str) -> str:
     """Median seconds and the boxes in the picture."""
-    runs = []
-    for _ in range(RUNS):
+    runs: list[float] = []
+    boxes = 0
+    for _ in range(MOST):
         command = [sys.executable, __file__, tool, name]
         done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parent)
         if done.returncode:
-            return "fails"
-        seconds, _, boxes = done.stdout.split()
-        runs.append(float(seconds))
-        if runs[-1] == float("inf"):
-            return f"none in {SECONDS:g} s"
-    return f"{median(runs):.2f} s, {int(boxes):,} boxes"
+            continue
+        seconds, _, boxes = map(float, done.stdout.split())
+        runs.append(seconds)
+        if len(runs) == RUNS or seconds == float("inf"):
+            break
+    if not runs:
+        return "crashes"
+    return f"none in {SECONDS:g} s" if runs[-1] == float("inf") else f"{median(runs):.2f} s, {int(boxes):,} boxes"
 
 
 def table() -> None:

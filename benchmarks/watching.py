@@ -48,7 +48,7 @@ def run(way: str, loop: str, steps: int) -> Run:
     return Run(usage.ru_utime + usage.ru_stime, taken, usage.ru_maxrss * 1024)
 
 
-def overhead(rounds: int = 3, steps: int = 300) -> None:
+def overhead(rounds: int = 5, steps: int = 300) -> None:
     """Print what each loop costs in each way."""
     print(f"\n{steps} steps, beside the bare program; all steps once it is known, the first 10 recorded in full\n")
     print("| loop | a step | whole run | its steps | first 10 | anomaly mode: whole run | its steps | peak memory |")
@@ -81,22 +81,25 @@ def overhead(rounds: int = 3, steps: int = 300) -> None:
         print(f"| {loop} | {' | '.join(cells)} |", flush=True)
 
 
-def endurance(steps: int = 100_000, slow: int = 1_000) -> None:
-    """Print what is left of the cost in a long run, and whether its memory grows."""
-    print("\n| long run | steps | bare step | watched | anomaly mode | memory after 1,000 steps and at the end |")
+def endurance(steps: int = 100_000, slow: int = 1_000, rounds: int = 5) -> None:
+    """Print what is left of the cost once a program is known, and whether memory grows in a long run."""
+    print("\n| long run | bare step | watched | anomaly mode | steps | memory after 1,000 steps and at the end |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
     for loop, count in (("tiny-mlp", steps), ("busy", slow)):
-        runs = {way: run(way, loop, count if way == "watched" else min(count, 5_000)) for way in RUNS}
-        late = {way: median(each.steps[200:]) for way, each in runs.items()}
-        short = run("watched", loop, 1_000).peak
+        runs = [{way: late(way, loop, min(count, 5_000)) for way in RUNS} for _ in range(rounds)]
         cells = [
+            f"{1e3 * median(each['bare'] for each in runs):.2f} ms",
+            f"{median(each['watched'] / each['bare'] for each in runs):.2f}x",
+            f"{median(each['anomaly'] / each['bare'] for each in runs):.2f}x",
             f"{count:,}",
-            f"{1e3 * late['bare']:.2f} ms",
-            f"{late['watched'] / late['bare']:.2f}x",
-            f"{late['anomaly'] / late['bare']:.2f}x",
-            f"{short / 2**20:.0f} MB, {runs['watched'].peak / 2**20:.0f} MB",
+            f"{run('watched', loop, 1_000).peak / 2**20:.0f} MB, {run('watched', loop, count).peak / 2**20:.0f} MB",
         ]
         print(f"| {loop} | {' | '.join(cells)} |", flush=True)
+
+
+def late(way: str, loop: str, steps: int) -> float:
+    """What a step takes once the program is known, in seconds."""
+    return median(run(way, loop, steps).steps[200:])
 
 
 if __name__ == "__main__":

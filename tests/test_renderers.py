@@ -216,6 +216,7 @@ def test_without_an_engine_other_pictures_are_refused_and_the_dot_file_is_named(
         ("import sys; sys.exit('out of paint')", "failed: out of paint"),
         ("import time; time.sleep(9)", "did not finish in 0.3 s"),
         ("pass", "failed"),
+        ("import os; os.kill(os.getpid(), 9)", "crashed with signal 9"),
     ],
 )
 def test_failing_engine_is_one_line(code: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,8 @@ class Engine:
             raise GraphscopeError(f"{self.name} did not finish in {seconds:g} s") from None
         except OSError as error:
             raise GraphscopeError(f"{self.name} did not start: {error.strerror or error}") from None
+        if done.returncode < 0:
+            raise GraphscopeError(f"{self.name} crashed with signal {-done.returncode}")
         if done.returncode or not done.stdout:
             said = done.stderr.decode(errors="replace").strip().splitlines()
             raise GraphscopeError(f"{self.name} failed: {said[-1] if said else f'status {done.returncode}'}")
