@@ -121,6 +121,18 @@ FORGOTTEN = {
         loss = F.mse_loss(dec(z), x)  # GS204
         loss = adv
     """,
+    "a layer whose result is not used": """
+        norm = norm if step else nn.LayerNorm(4)
+        opt = opt if step else torch.optim.SGD([*norm.parameters(), *enc.parameters()], lr=0.1)
+        norm(z)  # GS204
+        loss = z.pow(2).mean()
+    """,
+    "a loss that each turn of a loop overwrites": """
+        heads = heads if step else nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
+        opt = opt if step else torch.optim.SGD([*heads.parameters(), *enc.parameters()], lr=0.1)
+        for weight, layer in zip((1.0, 0.5, 0.25), heads):
+            loss = weight * F.mse_loss(layer(z), x)  # GS204
+    """,
     "a loss that is left out of the sum": """
         losses = {"rec": dec(z).abs().mean(), "adv": adv}  # GS204
         loss = sum(value for key, value in losses.items() if key == "adv")
@@ -251,6 +263,15 @@ RIGHT = {
     "a regression on detached features": """
         loss = rec + adv + head(z.detach()).pow(2).mean()
     """,
+    "a loss that one of several heads gives": """
+        heads = heads if step else nn.ModuleList(nn.Linear(4, 4) for _ in range(5))
+        opt = opt if step else torch.optim.SGD([*heads.parameters(), *enc.parameters()], lr=0.1)
+        every = []
+        for layer in heads:
+            one = F.mse_loss(layer(z), x)
+            every.append(one)
+        loss = every[step]
+    """,
     "flooding": """
         loss = (rec + adv - 0.05).abs() + 0.05
     """,
@@ -323,6 +344,18 @@ def test_reentrant_checkpoint_is_told_of_by_itself(step: str, tmp_path: Path, ca
     assert "reentrant checkpoint" in finding.message and "use_reentrant=False" in finding.fixes[0].title
     switched = [place for place in finding.places if place.label == "gradients are switched off here"]
     assert [place.location.line for place in switched] == [step[: step.index("# GS204")].count("\n") + 16]
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [(FORGOTTEN["a loss that each turn of a loop overwrites"], True), ("rec = dec(z).mean()\nloss = adv", False)],
+    ids=["a loop of terms", "the loop of steps"],
+)
+def test_loop_that_overwrites_is_one_within_a_step(step: str, said: bool, tmp_path: Path, capfd) -> None:
+    _, report = inspected(step, tmp_path)
+    (finding,) = report.at_least(Severity.WARNING)
+    assert ("each turn of the loop overwrites" in finding.message) is said
+    assert ("total = total + term" in finding.fixes[0].title) is said
 
 
 def test_name_of_the_term_is_told(tmp_path: Path, capfd) -> None:

@@ -11,6 +11,7 @@ from ..events import Backward, InPlaceWrite, OptimizerStep
 from ..findings import Place, Role
 from ..location import Location
 from ..trace import Trace
+from ._source import keepers
 
 _verdicts: WeakKeyDictionary[Trace, tuple[Verdict, ...]] = WeakKeyDictionary()
 
@@ -102,6 +103,20 @@ def joined_at(trace: Trace, event: Backward, culprits: Iterable[Culprit], beside
             if location not in known:
                 places.setdefault(location, Place(location, role, label))
     return list(places.values())
+
+
+def kept_at(trace: Trace, made: Iterable[Place]) -> list[Place]:
+    """The statements that put what was made at these places into an attribute which is read again later."""
+    known = {place.location for place in made}
+    places: dict[Location, Place] = {}
+    for made_at in known:
+        source = trace.sources.get(made_at.file, "")
+        for attribute, line, end in keepers(source, made_at.line):
+            location = Location(made_at.file, line, end, made_at.function)
+            if location not in known:
+                label = f"`{attribute}` keeps it from here on, with its history"
+                places.setdefault(location, Place(location, Role.CAUSE, label))
+    return sorted(places.values(), key=lambda place: (place.location.file, place.location.line))
 
 
 def _behind(trace: Trace, *events: Backward) -> frozenset[int]:

@@ -14,6 +14,7 @@ from ..trace import OptimizerRef, Trace
 from ..why import what_cut
 from ._aliases import Aliases
 from ._second_order import second_cuts
+from ._source import is_rebound
 
 CHECKPOINT_CUTS = (
     "; a reentrant checkpoint records no history where none of the tensors that it is given as arguments of their own "
@@ -105,16 +106,41 @@ def explaining_cuts(trace: Trace, parameters: Collection[int]) -> tuple[Cut, ...
 
 
 def dead_ends(trace: Trace, parameters: Collection[int]) -> list[Place]:
-    """The statements that computed a number from these parameters which nothing then used: a loss that was dropped."""
+    """The statements that computed something from these parameters which nothing then used: first, losses dropped."""
+    calls = _unused(trace, parameters)
+    numbers = [call for call in calls if any(trace.graph.tensor(id).shape == () for id in call.outputs)]
+    what = "a number" if numbers else "something"
+    found = {
+        call.location: Place(
+            call.location, Role.CAUSE, f"`{call.op}` computes {what} from them here, and nothing uses it"
+        )
+        for call in reversed(numbers or calls)
+        if call.location is not None
+    }
+    return list(reversed(found.values()))[:_MOST_NAMES]
+
+
+def _unused(trace: Trace, parameters: Collection[int]) -> list[Call]:
+    """The calls that gave only values of these parameters that no other call, and no backward, then took."""
     alive = follow(trace, parameters).alive
     used = {id for call in trace.calls for id in call.inputs} | losses(trace)
-    found: dict[Location, Place] = {}
-    for call in trace.calls:
-        for output in call.outputs:
-            if output in alive and output not in used and trace.graph.tensor(output).shape == () and call.location:
-                said = f"`{call.op}` computes a number from them here, and nothing uses it"
-                found.setdefault(call.location, Place(call.location, Role.CAUSE, said))
-    return list(found.values())[:_MOST_NAMES]
+    return [
+        call
+        for call in trace.calls
+        if any(id in alive for id in call.outputs) and used.isdisjoint(call.outputs) and call.location is not None
+    ]
+
+
+def overwritten(trace: Trace, parameters: Collection[int]) -> bool:
+    """Whether what was computed from these parameters is lost as a loop gives its name another value each turn."""
+    ends = [event.location for event in trace.backwards] + [step.location for step in trace.steps]
+    for call in _unused(trace, parameters):
+        at = call.location
+        if at is not None and any(trace.graph.tensor(id).shape == () for id in call.outputs):
+            beside = frozenset(end.line for end in ends if end.file == at.file)
+            if is_rebound(trace.sources.get(at.file, ""), at.line, beside):
+                return True
+    return False
 
 
 def listed(trace: Trace, parameters: Iterable[int]) -> str:

@@ -34,6 +34,71 @@ def methods(trace: Trace, name: str, method: str) -> Iterator[tuple[str, ast.Fun
                         yield file, each
 
 
+@lru_cache(maxsize=256)
+def keepers(source: str, line: int) -> tuple[tuple[str, int, int], ...]:
+    """The attributes that are given, in the same function, what the assignment at this line names: with their lines.
+
+    Only those that the program reads, under ``self`` or another name.
+    """
+    tree = parsed(source)
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and _covers(node, line)]
+    if not functions:
+        return ()
+    assigns = [node for node in ast.walk(max(functions, key=lambda node: node.lineno)) if isinstance(node, ast.Assign)]
+    made = {
+        name.id
+        for node in assigns
+        if _covers(node, line)
+        for target in node.targets
+        for name in ast.walk(target)
+        if isinstance(name, ast.Name)
+    }
+    read = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)}
+    return tuple(
+        (ast.unparse(target), node.lineno, node.end_lineno or node.lineno)
+        for node in assigns
+        if node.lineno > line and _kept(node.value) <= made and _kept(node.value)
+        for target in node.targets
+        if isinstance(target, ast.Attribute) and target.attr in read
+    )
+
+
+def _kept(value: ast.expr) -> set[str]:
+    """The names of a value that is only named, or a tuple or list of names."""
+    parts = value.elts if isinstance(value, ast.Tuple | ast.List) else [value]
+    return (
+        {part.id for part in parts if isinstance(part, ast.Name)}
+        if all(isinstance(part, ast.Name) for part in parts)
+        else set()
+    )
+
+
+@lru_cache(maxsize=256)
+def is_rebound(source: str, line: int, beside: frozenset[int]) -> bool:
+    """Whether the statement at this line gives a value to a name, in a loop that reads this name nowhere.
+
+    Loops around the lines ``beside`` do not count.
+    """
+    loops = [node for node in ast.walk(parsed(source)) if isinstance(node, ast.For | ast.While) and _covers(node, line)]
+    loop = max(loops, key=lambda node: node.lineno, default=None)
+    if loop is None or any(_covers(loop, each) for each in beside):
+        return False
+    names = {
+        target.id
+        for node in loop.body
+        if isinstance(node, ast.Assign) and _covers(node, line)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    read = {node.id for node in ast.walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    leaves = any(isinstance(node, ast.Break | ast.Return | ast.Yield | ast.Continue) for node in ast.walk(loop))
+    return bool(names - read) and not leaves
+
+
+def _covers(node: ast.stmt, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
 def place_of(file: str, node: ast.expr | ast.stmt) -> Location:
     """Where a node of a tree is."""
     return Location(file, node.lineno, node.end_lineno or node.lineno, "")

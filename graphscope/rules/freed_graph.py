@@ -10,7 +10,7 @@ from ..findings import Confidence, Finding, Place, Role, Severity
 from ..remedies import remedies
 from ..rule import Rule
 from ..trace import Trace
-from ._lifetime import call_text, failures, joined_at, made_at
+from ._lifetime import call_text, failures, joined_at, kept_at, made_at
 
 _MOST_PLACES = 6
 
@@ -45,6 +45,30 @@ class FreedGraph(Rule):
                 carried = 0.9 * state
                 try:
                     state.pow(2).mean().backward()
+                except RuntimeError:
+                    break
+
+    Bad, as an attribute keeps the state for the next step::
+
+        import torch, graphscope
+
+        class Net(torch.nn.Module):
+            state = torch.zeros(1, 4)
+
+            def __init__(self):
+                super().__init__()
+                self.cell = torch.nn.GRUCell(4, 4)
+
+            def forward(self, x):
+                state = self.cell(x, self.state)
+                self.state = state  # GS101
+                return state
+
+        net = Net()
+        with graphscope.watch() as report:
+            for _ in range(2):
+                try:
+                    net(torch.ones(1, 4)).sum().backward()
                 except RuntimeError:
                     break
 
@@ -88,12 +112,13 @@ class FreedGraph(Rule):
         nodes = sorted(shared)
         made = made_at(trace, event, nodes, besides=freed)
         joined = joined_at(trace, event, culprits, besides=[*freed, *(place.location for place in made)])
+        kept = kept_at(trace, [*freed.values(), *made, *joined])
         first = trace.graph.node(verdict.node) if verdict.node is not None else None
         return self.finding(
             f"Trying to backward through the graph a second time: {call_text(event)} "
             f"{'needs' if event.ran else 'would need'} {_buffers(len(shared))}"
             f"{f' (first {first.op})' if first else ''} that {_by(culprits)} freed",
-            places=[failure, *freed.values(), *made[:_MOST_PLACES], *joined[:_MOST_PLACES]],
+            places=[failure, *freed.values(), *made[:_MOST_PLACES], *joined[:_MOST_PLACES], *kept[:_MOST_PLACES]],
             confidence=Confidence.CERTAIN if verdict.certain else Confidence.LIKELY,
             fixes=remedies(trace, verdict),
             nodes=nodes,

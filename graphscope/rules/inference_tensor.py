@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from ..events import Refused
 from ..findings import Finding, Fix, Place, Role, Severity
 from ..location import Location
 from ..rule import Rule
 from ..trace import Trace
+from ._source import parsed, place_of
 
 
 class InferenceTensor(Rule):
@@ -23,10 +26,27 @@ class InferenceTensor(Rule):
 
         net, ref = torch.nn.Linear(4, 3), torch.nn.Linear(4, 3)
         with graphscope.watch() as report:
-            with torch.inference_mode():
+            with torch.inference_mode():  # GS212
                 target = ref(torch.ones(2, 4))  # GS212
             try:
                 loss = (net(torch.ones(2, 4)) * target).sum()  # GS212
+            except RuntimeError:
+                pass
+
+    Bad, where a decorator switches it on::
+
+        import torch, graphscope
+
+        net = torch.nn.Linear(4, 3)
+
+        @torch.inference_mode()  # GS212
+        def features():
+            return torch.ones(2, 4) * 2
+
+        with graphscope.watch() as report:
+            x = features()
+            try:
+                net(x).sum().backward()  # GS212
             except RuntimeError:
                 pass
 
@@ -64,6 +84,10 @@ class InferenceTensor(Rule):
                     places=[
                         Place(event.location, Role.FAILURE, "autograd would have to save it here"),
                         *(Place(at, Role.CAUSE, label) for at in origins),
+                        *(
+                            Place(at, Role.CAUSE, "inference mode is switched on here")
+                            for at in _switches(trace, origins)
+                        ),
                     ],
                     fixes=[
                         Fix("produce it under torch.no_grad() instead of torch.inference_mode()"),
@@ -71,3 +95,25 @@ class InferenceTensor(Rule):
                     ],
                     op=event.op,
                 )
+
+
+def _switches(trace: Trace, origins: Iterable[Location]) -> list[Location]:
+    """The blocks and decorators that switch inference mode on around these statements."""
+    found: dict[Location, None] = {}
+    for at in origins:
+        for node in ast.walk(parsed(trace.sources.get(at.file, ""))):
+            if isinstance(node, ast.With):
+                switches = [item.context_expr for item in node.items]
+            elif isinstance(node, ast.FunctionDef):
+                switches = node.decorator_list
+            else:
+                continue
+            if node.lineno <= at.line <= (node.end_lineno or node.lineno):
+                found.update(
+                    dict.fromkeys(
+                        replace(place_of(at.file, switch), function=at.function)
+                        for switch in switches
+                        if "inference_mode" in ast.unparse(switch)
+                    )
+                )
+    return list(found)

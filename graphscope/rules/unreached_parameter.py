@@ -18,8 +18,14 @@ from ._parameters import (
     in_checkpoint,
     listed,
     made_places,
+    overwritten,
     replacements,
     ungraded,
+)
+
+_REBOUND = (
+    "; each turn of the loop overwrites what was computed from them",
+    "add the terms up in the loop (`total = total + term`), or leave these parameters out of the optimizer",
 )
 
 
@@ -83,9 +89,14 @@ class UnreachedParameter(Rule):
         if optimizer.location is not None:
             places.append(Place(optimizer.location, Role.RELATED, f"`{optimizer.name}` is made here"))
         places.append(Place(steps[0].location, Role.FAILURE, "these parameters are passed over here"))
-        spared = all(_has_reached_twin(trace, id, optimizer) for id in lost)  # experts that were not picked
+        rebound = not found and not replaced and overwritten(trace, lost)
+        spared = not rebound and all(
+            _has_reached_twin(trace, id, optimizer) for id in lost
+        )  # experts that were not picked
         checkpointed = in_checkpoint(trace, found)
-        why, advice = CHECKPOINT_CUTS if checkpointed else _words(trace, bool(found), replaced, optimizer)
+        why, advice = _words(trace, bool(found), replaced, optimizer)
+        if checkpointed or rebound:
+            why, advice = CHECKPOINT_CUTS if checkpointed else _REBOUND
         return self.finding(
             f"`{optimizer.name}` ({optimizer.kind}) holds {held} parameters, and no loss reaches {len(lost)} of them: "
             f"{listed(trace, lost)}{why}",
