@@ -272,6 +272,13 @@ RIGHT = {
             every.append(one)
         loss = every[step]
     """,
+    "heads that are only looked at so far": """
+        heads = heads if step else nn.ModuleList(nn.Linear(4, 4) for _ in range(5))
+        opt = opt if step else torch.optim.SGD([*heads.parameters(), *enc.parameters()], lr=0.1)
+        loss = F.mse_loss(heads[step](z), x)
+        for number, layer in enumerate(heads):
+            print(number, F.mse_loss(layer(enc(x)), x).item())
+    """,
     "flooding": """
         loss = (rec + adv - 0.05).abs() + 0.05
     """,
@@ -311,6 +318,18 @@ RIGHT = {
 }
 
 
+SWITCHED_BY_TORCH = """
+        class Rounded(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x.round() * 1.0
+            @staticmethod
+            def backward(ctx, grad):
+                return grad
+        loss = rec + adv + dec(Rounded.apply(z)).mean()
+"""
+
+
 def inspected(step: str, folder: Path) -> tuple[str, graphscope.Report]:
     """The program of a training step, and the report on it."""
     source = SETUP + textwrap.indent(textwrap.dedent(step), "    ") + END
@@ -335,6 +354,14 @@ def test_cut_that_costs_nothing_is_no_fault(step: str, tmp_path: Path, capfd) ->
     _, report = inspected(step, tmp_path)
     assert report.trace.outcome.exception is None
     assert not report.at_least(Severity.WARNING), str(report)
+
+
+def test_forward_of_a_custom_function_is_not_said_to_switch_gradients_off(tmp_path: Path, capfd) -> None:
+    source, report = inspected(SWITCHED_BY_TORCH, tmp_path)
+    assert not report.at_least(Severity.WARNING), str(report)
+    (cleared,) = [each for each in report.cleared if "`round`" in each.message]
+    assert source.splitlines()[cleared.location.line - 1].strip() == "return x.round() * 1.0"
+    assert "switching" not in cleared.message
 
 
 @pytest.mark.parametrize("step", REENTRANT.values(), ids=REENTRANT)

@@ -14,7 +14,7 @@ from ..trace import OptimizerRef, Trace
 from ..why import what_cut
 from ._aliases import Aliases
 from ._second_order import second_cuts
-from ._source import is_rebound
+from ._source import is_rebound, is_shown
 
 CHECKPOINT_CUTS = (
     "; a reentrant checkpoint records no history where none of the tensors that it is given as arguments of their own "
@@ -103,6 +103,17 @@ def explaining_cuts(trace: Trace, parameters: Collection[int]) -> tuple[Cut, ...
         if cut.call.location is not None:
             first.setdefault(cut.call.location, cut)
     return tuple(first.values())
+
+
+def only_shown(trace: Trace, found: Iterable[Cut]) -> bool:
+    """Whether all that these cuts take out of torch is printed or logged by the statement that takes it out."""
+    return all(
+        cut.call.leaves
+        and not cut.reaches
+        and (at := cut.call.location) is not None
+        and is_shown(trace.sources.get(at.file, ""), at.line)
+        for cut in found
+    )
 
 
 def dead_ends(trace: Trace, parameters: Collection[int]) -> list[Place]:

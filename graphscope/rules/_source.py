@@ -9,6 +9,10 @@ from functools import lru_cache
 from ..location import Location
 from ..trace import Trace
 
+_LOGGERS = {"print", "log", "debug", "info", "warning", "write", "set_postfix", "set_description"}
+_LOGGERS |= {"add_scalar", "add_scalars", "add_histogram", "log_metric", "log_metrics", "track"}
+_WITHOUT_HISTORY = {"item", "tolist", "detach", "data", "numpy", "shape"}
+
 
 @lru_cache(maxsize=64)
 def parsed(source: str) -> ast.Module:
@@ -38,7 +42,7 @@ def methods(trace: Trace, name: str, method: str) -> Iterator[tuple[str, ast.Fun
 def keepers(source: str, line: int) -> tuple[tuple[str, int, int], ...]:
     """The attributes that are given, in the same function, what the assignment at this line names: with their lines.
 
-    Only those that the program reads, under ``self`` or another name.
+    Only those that the program reads, under ``self`` or another name, and not for their number alone.
     """
     tree = parsed(source)
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and _covers(node, line)]
@@ -53,11 +57,13 @@ def keepers(source: str, line: int) -> tuple[tuple[str, int, int], ...]:
         for name in ast.walk(target)
         if isinstance(name, ast.Name)
     }
-    read = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)}
+    attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)]
+    left = {id(node.value) for node in attributes if node.attr in _WITHOUT_HISTORY}
+    read = {node.attr for node in attributes if id(node) not in left}
     return tuple(
         (ast.unparse(target), node.lineno, node.end_lineno or node.lineno)
         for node in assigns
-        if node.lineno > line and _kept(node.value) <= made and _kept(node.value)
+        if node.lineno > line and (kept := _kept(node.value)) and kept <= made
         for target in node.targets
         if isinstance(target, ast.Attribute) and target.attr in read
     )
@@ -66,11 +72,8 @@ def keepers(source: str, line: int) -> tuple[tuple[str, int, int], ...]:
 def _kept(value: ast.expr) -> set[str]:
     """The names of a value that is only named, or a tuple or list of names."""
     parts = value.elts if isinstance(value, ast.Tuple | ast.List) else [value]
-    return (
-        {part.id for part in parts if isinstance(part, ast.Name)}
-        if all(isinstance(part, ast.Name) for part in parts)
-        else set()
-    )
+    names = {part.id for part in parts if isinstance(part, ast.Name)}
+    return names if all(isinstance(part, ast.Name) for part in parts) else set()
 
 
 @lru_cache(maxsize=256)
@@ -93,6 +96,16 @@ def is_rebound(source: str, line: int, beside: frozenset[int]) -> bool:
     read = {node.id for node in ast.walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     leaves = any(isinstance(node, ast.Break | ast.Return | ast.Yield | ast.Continue) for node in ast.walk(loop))
     return bool(names - read) and not leaves
+
+
+@lru_cache(maxsize=256)
+def is_shown(source: str, line: int) -> bool:
+    """Whether the statement at this line does nothing but print, or log."""
+    statements = [node for node in ast.walk(parsed(source)) if isinstance(node, ast.stmt) and _covers(node, line)]
+    last = max(statements, key=lambda node: (node.lineno, -(node.end_lineno or 0)), default=None)
+    if not (isinstance(last, ast.Expr) and isinstance(last.value, ast.Call)):
+        return False
+    return ast.unparse(last.value.func).rpartition(".")[2] in _LOGGERS
 
 
 def _covers(node: ast.stmt, line: int) -> bool:

@@ -113,7 +113,7 @@ def _switches(trace: Trace, origins: Iterable[Location]) -> list[Location]:
                     dict.fromkeys(
                         replace(place_of(at.file, switch), function=at.function)
                         for switch in switches
-                        if "inference_mode" in ast.unparse(switch)
+                        if "inference_mode" in (text := ast.unparse(switch)) and "False" not in text
                     )
                 )
     return list(found)

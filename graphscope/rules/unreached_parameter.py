@@ -18,6 +18,7 @@ from ._parameters import (
     in_checkpoint,
     listed,
     made_places,
+    only_shown,
     overwritten,
     replacements,
     ungraded,
@@ -82,6 +83,9 @@ class UnreachedParameter(Rule):
     def _finding(self, trace: Trace, optimizer: OptimizerRef, lost: tuple[int, ...], held: int) -> Finding:
         steps = [step for step in trace.steps if step.optimizer == optimizer.id]
         found = explaining_cuts(trace, lost)
+        has_twins = all(_has_reached_twin(trace, id, optimizer) for id in lost)  # experts that were not picked
+        if has_twins and only_shown(trace, found):
+            found = ()
         places = cut_places(found)
         replaced = () if found else replacements(trace, lost)
         places += made_places(trace, replaced)
@@ -90,19 +94,17 @@ class UnreachedParameter(Rule):
             places.append(Place(optimizer.location, Role.RELATED, f"`{optimizer.name}` is made here"))
         places.append(Place(steps[0].location, Role.FAILURE, "these parameters are passed over here"))
         rebound = not found and not replaced and overwritten(trace, lost)
-        spared = not rebound and all(
-            _has_reached_twin(trace, id, optimizer) for id in lost
-        )  # experts that were not picked
         checkpointed = in_checkpoint(trace, found)
         why, advice = _words(trace, bool(found), replaced, optimizer)
         if checkpointed or rebound:
             why, advice = CHECKPOINT_CUTS if checkpointed else _REBOUND
+        unexplained = Severity.NOTE if has_twins and not rebound else Severity.WARNING
         return self.finding(
             f"`{optimizer.name}` ({optimizer.kind}) holds {held} parameters, and no loss reaches {len(lost)} of them: "
             f"{listed(trace, lost)}{why}",
             places=places,
             fixes=[Fix(advice)],
-            severity=Severity.ERROR if found or replaced else Severity.NOTE if spared else Severity.WARNING,
+            severity=Severity.ERROR if found or replaced else unexplained,
             optimizer=optimizer.name,
             parameters=tuple(trace.graph.tensor(id).name for id in lost),
             count=len(lost),

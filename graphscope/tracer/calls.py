@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import CheckpointFunction
 
 from ..events import Call, InPlaceWrite, RequiresGradSet, Write
 from ..location import Location
@@ -91,7 +92,8 @@ class CallWatch(TorchFunctionMode):
         def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
             given, since = contexts.versions(args), self._seen.now
             mode_at = self._mode_at
-            if not self._seen.off and torch.is_grad_enabled():  # which torch switches off for the forward
+            if cls is CheckpointFunction and not self._seen.off and torch.is_grad_enabled():
+                # torch switches gradients off for every forward: what that one runs is the program's own network
                 with self._seen.guard():
                     self._mode_at = self._seen.frames.here(sys._getframe(1))
             try:
