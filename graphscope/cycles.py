@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
+from ._plain import dataclass
 from .events import Backward, Event, OptimizerStep, ZeroGrad
 from .location import Location
 from .trace import Trace

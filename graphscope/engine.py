@@ -19,11 +19,12 @@ import heapq
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from itertools import takewhile
 from typing import Literal
 
+from ._plain import dataclass
 from .events import Backward, Event, InPlaceWrite, OptimizerStep, Write
 from .graph import Graph, SavedColumn, SavedTensor
 from .trace import Trace

@@ -6,8 +6,7 @@ happened before what can be told; ``step`` counts the optimizer steps before it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ._plain import dataclass
 from .graph import NodeId, OptimizerId, Root, TensorId
 from .location import Location
 

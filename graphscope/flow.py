@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
+from ._plain import dataclass
 from .events import Call
 from .trace import Trace
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
+from ._plain import dataclass
 from .events import Backward, GradWrite, OptimizerStep, ScalerCall, ZeroGrad
 from .trace import Trace
 

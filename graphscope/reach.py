@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ._plain import dataclass
 from .cycles import loops
 from .events import Backward, Event
 from .location import Location

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
+from ._plain import dataclass
 from .engine import Culprit, Engine, Verdict
 from .events import Backward, Event, GradRead, InPlaceWrite, OptimizerStep, ZeroGrad
 from .findings import Action, Edit, Fix

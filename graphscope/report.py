@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ._plain import dataclass
 from .discovery import higher, module, names
 from .errors import GraphscopeError
 from .findings import Cleared, Finding, Severity

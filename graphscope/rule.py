@@ -6,10 +6,10 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar
 
+from ._plain import dataclass
 from .discovery import modules
 from .findings import Cleared, Confidence, Finding, Fix, Place, Severity
 from .location import Location

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from ._plain import dataclass
 
 BOXES = 80  # what a reader takes in; beyond it, a picture is collapsed
 

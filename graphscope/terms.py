@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 
+from ._plain import dataclass
 from .events import Backward, Call, GradRead, OptimizerStep, ZeroGrad
 from .trace import Trace
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
+from ._plain import dataclass
 from .events import Backward, Call, Event, OptimizerStep
 from .graph import Graph, NodeId, OptimizerId, TensorId, TensorRef
 from .location import Location

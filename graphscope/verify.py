@@ -12,11 +12,12 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from ._plain import dataclass
 from .analyzer import analyze
 from .edits import Changed, changed, diff
 from .findings import Finding, Fix

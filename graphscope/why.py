@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from ._plain import dataclass
 from .errors import GraphscopeError
 from .events import Call, NonFinite
 from .flow import HARD, WAYS_OUT

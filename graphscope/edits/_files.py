@@ -7,10 +7,10 @@ import io
 import os
 import tokenize
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from .._plain import dataclass
 from ..findings import Edit
 
 

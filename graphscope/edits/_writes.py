@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import libcst as cst
 
+from .._plain import dataclass
 from ..findings import Edit
 from ._source import Refused, Source, Splice, bound, descendants, dotted, names
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from .._plain import dataclass
 from ._repeats import Frame
 from ._scopes import Scope, dotted
 from ._shapes import Shape, repeat_name

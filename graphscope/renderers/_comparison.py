@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from .._plain import dataclass
 from ..findings import Finding
 from ..graph import Graph, Root, TensorRef
 from ..report import Report

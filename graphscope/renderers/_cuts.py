@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from .._plain import dataclass
 from ..findings import Finding, Role
 from ..location import Location
 from ._scene import Scene

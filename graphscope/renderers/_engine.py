@@ -6,8 +6,8 @@ import importlib.util
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 
+from .._plain import dataclass
 from ..errors import GraphscopeError
 
 SECONDS = 10.0

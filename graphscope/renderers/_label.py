@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass
 
+from .._plain import dataclass
 from ._shapes import Shape
 from ._style import LOOKS, MARKS, RED, Tone
 from ._words import clean, shorten

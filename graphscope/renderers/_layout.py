@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
+from .._plain import dataclass
 from ..errors import GraphscopeError
 from ._clusters import Cluster
 from ._engine import draw

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from .._plain import dataclass
 from ._picture import Picture
 from ._style import LOOKS, MARKS, PAPER, SHARED_FILL, STROKES, UNOWNED, Tone, band, outline
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from .._plain import dataclass
 from ..events import Backward
 from ..findings import Finding, Role, Severity
 from ..graph import Root

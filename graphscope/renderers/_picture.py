@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from .._plain import dataclass
 from ..findings import Finding, Severity
 from ..report import Report
 from ..show import Show

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from .._plain import dataclass
 from ._scopes import Scope, dotted
 
 _PERIOD = 64  # neighbours that may repeat together

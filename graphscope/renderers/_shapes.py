@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from .._plain import dataclass
 from ..findings import Role
 from ..graph import Node
 from ..location import Location

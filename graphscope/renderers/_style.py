@@ -6,8 +6,9 @@ second outline, a band) and words of its own. Print uses the light colours.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from .._plain import dataclass
 
 if TYPE_CHECKING:
     from ._shapes import Shape

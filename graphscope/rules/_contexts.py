@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from .._plain import dataclass
 from ..events import Backward, InPlaceWrite, OptimizerStep, OutOfSight
 from ..location import Location
 from ..trace import Trace

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from .._plain import dataclass
 from ..location import Location
 from ..trace import Holder, Trace
 from ._source import parsed

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from weakref import WeakKeyDictionary
 
+from .._plain import dataclass
 from ..events import GradRead, GradWrite, InPlaceWrite
 from ..graph import Birth
 from ..location import Location

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from weakref import WeakKeyDictionary
 
+from .._plain import dataclass
 from ..events import Backward, BackwardCut, Call
 from ..flow import HARD
 from ..location import Location

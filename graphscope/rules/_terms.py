@@ -6,11 +6,12 @@ import ast
 import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from math import isfinite
 from weakref import WeakKeyDictionary
 
+from .._plain import dataclass
 from ..events import Call
 from ..findings import Confidence
 from ..flow import Cut, Following, follow

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from .._plain import dataclass
 from ..events import Backward, GradRead, GradWrite, ZeroGrad
 from ..findings import Fix, Place, Role
 from ..location import Location

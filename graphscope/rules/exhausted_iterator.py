@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 
+from .._plain import dataclass
 from ..events import Refused
 from ..findings import Finding, Fix, Place, Role, Severity
 from ..location import Location

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from .._plain import dataclass
 from ..events import Backward, OptimizerStep, ZeroGrad
 from ..findings import Cleared, Finding, Fix, Place, Role, Severity
 from ..ledger import Holding, Use

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from .._plain import dataclass
 from ..events import Backward, GradWrite, OptimizerStep, Refused, ScalerCall
 from ..findings import Finding, Fix, Place, Role, Severity
 from ..ledger import Holding, Parts, ledger

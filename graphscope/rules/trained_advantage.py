@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from .._plain import dataclass
 from ..events import Backward
 from ..findings import Confidence, Finding, Fix, Place, Role, Severity
 from ..location import Location

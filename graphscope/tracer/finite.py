@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from .._plain import dataclass
 from ..events import NonFinite
 from ..location import Location
 from . import _torch

@@ -6,12 +6,13 @@ import bisect
 import functools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import FrameType
 from typing import Any
 
 from torch import Tensor
 
+from .._plain import dataclass
 from ..location import Location
 from ..trace import Holder, Survey
 from . import _torch

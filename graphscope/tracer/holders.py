@@ -8,12 +8,12 @@ import sys
 import types
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
 from torch import Tensor, nn
 
+from .._plain import dataclass
 from .frames import Frames, is_users_file
 from .names import is_users_object, namespaces
 

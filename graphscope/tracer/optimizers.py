@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 import weakref
 from collections import Counter
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
 from torch import Tensor, nn
 
+from .._plain import dataclass
 from ..events import OptimizerStep, Write, ZeroGrad
 from ..location import Location
 from ..trace import OptimizerRef

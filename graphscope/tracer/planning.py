@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from .._plain import dataclass
 from ..errors import GraphscopeError
 from ..events import Backward, Event, InPlaceWrite, OptimizerStep, Write
 from ..graph import Root

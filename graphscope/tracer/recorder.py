@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import BuiltinFunctionType, FrameType
 from typing import Any, ClassVar
 
@@ -23,6 +23,7 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.nn.utils import clip_grad
 from torch.optim import optimizer as optim
 
+from .._plain import dataclass
 from ..errors import internal_error
 from ..events import Backward, Event, InPlaceWrite, OutOfSight, RequiresGradSet
 from ..trace import Outcome, Trace

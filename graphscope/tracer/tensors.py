@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from .._plain import dataclass
 from ..graph import Birth, TensorRef
 from ..location import Location
 from . import _torch
