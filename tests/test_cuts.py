@@ -205,7 +205,17 @@ REENTRANT = {
     """,
 }
 
-CUTS = DEAD_TERMS | FORGOTTEN | NO_GRADIENT | REENTRANT
+SHOWN = {
+    "a head whose loss is only printed": """
+        heads = heads if step else nn.ModuleList(nn.Linear(4, 4) for _ in range(2))
+        opt = opt if step else torch.optim.SGD([*heads.parameters(), *enc.parameters()], lr=0.1)
+        first, second = F.mse_loss(heads[0](z), x), F.mse_loss(heads[1](z), x)
+        print(second.item())  # GS204
+        loss = first
+    """,
+}
+
+CUTS = DEAD_TERMS | SHOWN | FORGOTTEN | NO_GRADIENT | REENTRANT
 
 RIGHT = {
     "logging": """

@@ -106,14 +106,33 @@ def explaining_cuts(trace: Trace, parameters: Collection[int]) -> tuple[Cut, ...
 
 
 def only_shown(trace: Trace, found: Iterable[Cut]) -> bool:
-    """Whether all that these cuts take out of torch is printed or logged by the statement that takes it out."""
+    """Whether all that these cuts take out of torch is printed or logged there, and was computed for that.
+
+    What shares activations with a loss was not: it is a term that the loss lacks.
+    """
     return all(
         cut.call.leaves
         and not cut.reaches
         and (at := cut.call.location) is not None
         and is_shown(trace.sources.get(at.file, ""), at.line)
         for cut in found
+    ) and _activations(trace, losses(trace)).isdisjoint(
+        _activations(trace, {id for c in found for id in c.call.inputs})
     )
+
+
+def _activations(trace: Trace, tensors: Collection[int]) -> frozenset[int]:
+    """What was computed from parameters on the way to these tensors, themselves included."""
+    behind: dict[int, set[int]] = {}
+    for call in trace.calls:
+        for id in call.outputs:
+            behind.setdefault(id, set()).update(call.inputs)
+    seen, waiting = set(tensors), list(tensors)
+    while waiting:
+        new = behind.get(waiting.pop(), set()) - seen
+        seen |= new
+        waiting += new
+    return frozenset(id for id in seen if (row := trace.graph.tensor(id)).requires_grad and not row.is_parameter)
 
 
 def dead_ends(trace: Trace, parameters: Collection[int]) -> list[Place]:
