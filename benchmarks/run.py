@@ -10,6 +10,7 @@ the same weather.
 
 from __future__ import annotations
 
+import compileall
 import os
 import platform
 import subprocess
@@ -19,6 +20,7 @@ import traceback
 from collections.abc import Callable
 from functools import partial
 from operator import truediv
+from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
@@ -29,6 +31,7 @@ from models import chain_loss, gpt2_small_loss, lstm_loss, planned_chain, resnet
 from torch import Tensor
 from watching import endurance, overhead
 
+import graphscope
 from graphscope import check, trace
 from graphscope.engine import simulate
 from graphscope.trace import Trace
@@ -197,6 +200,7 @@ SECTIONS = {
 
 
 def main(wanted: list[str]) -> None:
+    compileall.compile_dir(Path(graphscope.__file__).parent, quiet=1)  # as pip does when it installs; its peers are so
     torch.set_num_threads(1)  # no thread pool is lost in a fork
     bulk(torch.ones(1, requires_grad=True).exp())  # imports all that a first call imports
     print(f"torch {torch.__version__}, Python {platform.python_version()}, {platform.machine()}, medians\n")

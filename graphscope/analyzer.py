@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
+from ._collector import paused_gc
 from .errors import GraphscopeError, internal_error, is_debugged
 from .findings import Cleared, Finding
 from .location import Location
@@ -25,14 +26,15 @@ def analyze(trace: Trace, *, select: Collection[str] = (), ignore: Collection[st
     found: list[Finding] = []
     cleared: list[Cleared] = []
     failed = []
-    for rule in rules:
-        try:
-            found += rule.check(trace)
-            cleared += rule.cleared(trace)
-        except Exception as error:  # the other rules' findings are not lost by it
-            if is_debugged():
-                raise
-            failed.append(f"what {rule.code} looks for: this rule failed with {internal_error(error)}")
+    with paused_gc():
+        for rule in rules:
+            try:
+                found += rule.check(trace)
+                cleared += rule.cleared(trace)
+            except Exception as error:  # the other rules' findings are not lost by it
+                if is_debugged():
+                    raise
+                failed.append(f"what {rule.code} looks for: this rule failed with {internal_error(error)}")
     kept = [finding for finding in found if not _is_ignored(finding, trace)]
     return Report(
         replace(trace, unseen=(*trace.unseen, *failed)) if failed else trace,

@@ -22,6 +22,7 @@ from typing import Any, TextIO
 import click
 
 from . import __version__, discovery
+from ._collector import paused_gc, settle_gc
 from .analyzer import analyze
 from .errors import GraphscopeError, internal_error, is_debugged
 from .findings import Severity
@@ -224,7 +225,11 @@ def inspect(
     what a code means.
     """
     program, args, graph = (module, command, graph) if module is not None else _taken_apart(command, graph)
-    analyze(Trace(), select=select, ignore=ignore)  # an unknown code is refused before the program runs
+    with paused_gc():
+        analyze(Trace(), select=select, ignore=ignore)  # an unknown code is refused before the program runs
+        from . import api
+        from .tracer import script
+    settle_gc()
     if graph is not None:
         _check_picture(graph)
         graph = _writable(graph)
@@ -237,9 +242,6 @@ def inspect(
     colored = _is_colored(color, stream)
     if module is None:
         _check_syntax(Path(program))
-
-    from . import api
-    from .tracer import script
 
     script.kept = []
     atexit.register(script.kept.clear)  # called last, as it is registered first

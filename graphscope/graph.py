@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
+from ._collector import paused_gc
 from ._plain import dataclass
 from .discovery import higher
 from .location import Location
@@ -405,13 +406,13 @@ class Graph:
         import networkx
 
         graph = networkx.MultiDiGraph()
-        graph.add_nodes_from(enumerate(self._attributes()))
-        graph.add_edges_from(
-            (source, target, input, {"input": input, "output": output})
-            for source, targets in enumerate(self.targets)
-            for input, (target, output) in enumerate(targets)
-            if target >= 0
-        )
+        with paused_gc():
+            graph.add_nodes_from(enumerate(self._attributes()))
+            add = graph.add_edge  # one by one: ``add_edges_from`` does the same, and then looks up each edge again
+            for source, targets in enumerate(self.targets):
+                for input, (target, output) in enumerate(targets):
+                    if target >= 0:
+                        add(source, target, input, input=input, output=output)
         return graph
 
     def _attributes(self) -> Iterator[dict[str, object]]:

@@ -213,6 +213,14 @@ SHOWN = {
         print(second.item())  # GS204
         loss = first
     """,
+    "a head whose loss is kept in a list of numbers": """
+        heads = heads if step else nn.ModuleList(nn.Linear(4, 4) for _ in range(2))
+        opt = opt if step else torch.optim.SGD([*heads.parameters(), *enc.parameters()], lr=0.1)
+        terms = [F.mse_loss(heads[0](enc(x)), x)]
+        value = F.mse_loss(heads[1](enc(x)), x).item()  # GS204
+        terms.append(value)
+        loss = sum(terms)
+    """,
 }
 
 CUTS = DEAD_TERMS | SHOWN | FORGOTTEN | NO_GRADIENT | REENTRANT
@@ -288,6 +296,15 @@ RIGHT = {
         loss = F.mse_loss(heads[step](z), x)
         for number, layer in enumerate(heads):
             print(number, F.mse_loss(layer(enc(x)), x).item())
+    """,
+    "heads whose losses are named, logged and kept": """
+        heads = heads if step else nn.ModuleList(nn.Linear(4, 4) for _ in range(5))
+        opt = opt if step else torch.optim.SGD([*heads.parameters(), *enc.parameters()], lr=0.1)
+        loss, history = F.mse_loss(heads[step](z), x), []
+        for number, layer in enumerate(heads):
+            value = F.mse_loss(layer(enc(x)), x).item()
+            print(f"{number} {value:.3f}")
+            history.append(value)
     """,
     "flooding": """
         loss = (rec + adv - 0.05).abs() + 0.05

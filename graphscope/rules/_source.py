@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 
 from ..location import Location
@@ -100,12 +100,33 @@ def is_rebound(source: str, line: int, beside: frozenset[int]) -> bool:
 
 @lru_cache(maxsize=256)
 def is_shown(source: str, line: int) -> bool:
-    """Whether the statement at this line does nothing but print, or log."""
-    statements = [node for node in ast.walk(parsed(source)) if isinstance(node, ast.stmt) and _covers(node, line)]
-    last = max(statements, key=lambda node: (node.lineno, -(node.end_lineno or 0)), default=None)
-    if not (isinstance(last, ast.Expr) and isinstance(last.value, ast.Call)):
+    """Whether the statement at this line only prints or logs, or names what its scope only prints, logs and appends."""
+    tree = parsed(source)
+    statement = _innermost(tree, line)
+    if not isinstance(statement, ast.Assign | ast.AugAssign):
+        return _shows(statement)
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    if not (len(targets) == 1 and isinstance(name := targets[0], ast.Name)):
         return False
-    return ast.unparse(last.value.func).rpartition(".")[2] in _LOGGERS
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and _covers(node, line))
+    scope = max(functions, key=lambda node: node.lineno, default=tree)
+    reads = [node for node in ast.walk(scope) if isinstance(node, ast.Name) and node.id == name.id]
+    reads = [node for node in reads if isinstance(node.ctx, ast.Load)]
+    uses = [_innermost(tree, node.lineno) for node in reads]
+    return any(map(_shows, uses)) and all(_shows(use, {*_LOGGERS, "append"}) for use in uses)
+
+
+def _innermost(tree: ast.Module, line: int) -> ast.stmt | None:
+    """The innermost statement at a line."""
+    statements = [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and _covers(node, line)]
+    return max(statements, key=lambda node: (node.lineno, -(node.end_lineno or 0)), default=None)
+
+
+def _shows(statement: ast.stmt | None, calls: Collection[str] = _LOGGERS) -> bool:
+    """Whether a statement does nothing but call one of these, a logger."""
+    if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)):
+        return False
+    return ast.unparse(statement.value.func).rpartition(".")[2] in calls
 
 
 def _covers(node: ast.stmt, line: int) -> bool:

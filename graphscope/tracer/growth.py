@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
+from .._collector import paused_gc
 from .._plain import dataclass
 from ..location import Location
 from ..trace import Holder, Survey
@@ -19,7 +20,6 @@ from . import _torch
 from .holders import search
 from .recording import Recording
 from .saved import saved_names, saved_rows
-from .walk import paused_gc
 
 _EARLY = (3, 4, 5, 6, 8, 10)  # the steps after which is looked; then each time twice as late
 _MOST_NODES = 100_000  # alive ones; where there are more, no more is looked

@@ -17,6 +17,7 @@ from .tensors import Tensors
 
 _LONGEST = 64  # elements of a list or dict that are looked at
 _FARTHEST = 3  # operations between a parameter and what a module keeps of it
+_OF_TORCH = frozenset(vars(nn.Module()))  # attributes that every module has: they hold nothing aside
 
 
 class Modules:
@@ -44,7 +45,8 @@ class Modules:
 
     def _ref(self, module: nn.Module, name: str) -> ModuleRef:
         number = self._tensors.number
-        registered = {id(parameter) for parameter in module.parameters()}
+        parameters = list(module.named_parameters())
+        registered = {id(parameter) for _, parameter in parameters}
         hidden, derived = [], []
         for path, tensor, kept in _kept_aside(module):
             if id(tensor) not in registered:
@@ -55,8 +57,8 @@ class Modules:
         return ModuleRef(
             name,
             type(module).__name__,
-            tuple((path, number(parameter)) for path, parameter in module.named_parameters()),
-            frozenset(self._tensors.place(each)[0] for each in (*module.parameters(), *module.buffers())),
+            tuple((path, number(parameter)) for path, parameter in parameters),
+            frozenset(self._tensors.place(each)[0] for each in (*(p for _, p in parameters), *module.buffers())),
             tuple(hidden),
             tuple(
                 number(p)
@@ -78,6 +80,8 @@ def _kept_aside(module: nn.Module) -> Iterator[tuple[str, Tensor, Tensor]]:
     for path, each in module.named_modules():
         prefix = f"{path}." if path else ""
         for key, value in list(vars(each).items()):
+            if key in _OF_TORCH:
+                continue
             if isinstance(value, Tensor):
                 yield from _leaves(prefix + key, value)
             elif type(value) in (list, tuple, dict) and len(value) <= _LONGEST:

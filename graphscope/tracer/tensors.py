@@ -99,7 +99,7 @@ class Tensors:
                 device_name(tensor.device),
                 tensor.requires_grad,
                 _torch.is_leaf(tensor),
-                isinstance(tensor, torch.nn.Parameter),
+                type(tensor) is not Tensor and isinstance(tensor, torch.nn.Parameter),
                 made_at if birth is None else birth.locations[0],
                 birth,
             )

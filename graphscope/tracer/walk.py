@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import gc
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor
 from torch.autograd.graph import get_gradient_edge
 
+from .._collector import paused_gc
 from ..graph import Graph, Root, SavedColumn, TensorMeta
 from ..location import Location
 from . import _torch
@@ -192,18 +191,6 @@ class Walk:
             roots=roots,
             tensors=self.tensors.refs(self._known),
         )
-
-
-@contextlib.contextmanager
-def paused_gc() -> Iterator[None]:
-    """Keep the cyclic collector from scanning the growing columns again and again: it took most of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 @functools.lru_cache(maxsize=512)
