@@ -8,6 +8,7 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ._collector import paused_gc
 from ._plain import dataclass
 from .discovery import higher, module, names
 from .errors import GraphscopeError
@@ -92,8 +93,9 @@ def render(report: Report, format: str, show: Show | None = None) -> str | bytes
     """The report in one of the formats, by name; bytes for png and pdf. ``show`` is for pictures alone."""
     if format not in names("renderers"):
         raise GraphscopeError(f"unknown format {format!r}: choose one of {', '.join(names('renderers'))}")
-    renderer = module("renderers", format).render
-    rendered: str | bytes = renderer(report) if show is None else renderer(report, show)
+    with paused_gc():
+        renderer = module("renderers", format).render
+        rendered: str | bytes = renderer(report) if show is None else renderer(report, show)
     return rendered
 
 

@@ -218,9 +218,12 @@ def _creating(trace: Trace) -> Iterator[Backward]:
 
 def _used(trace: Trace) -> dict[Location, tuple[Backward, Backward]]:
     """The statements that make a graph which a later backward goes through, with that one."""
-    graph, engine = trace.graph, Engine(trace.graph, trace.events)
+    creating = list(_creating(trace))
     found: dict[Location, tuple[Backward, Backward]] = {}
-    for event in _creating(trace):
+    if not creating:
+        return found
+    graph, engine = trace.graph, Engine(trace.graph, trace.events)
+    for event in creating:
         made = {n for n, at in graph.locations.items() if at == event.location and _is_made_by(trace, n, event)}
         for later in trace.backwards:
             if made and later.time > event.time and not made.isdisjoint(engine.runs(later)):
@@ -261,10 +264,12 @@ def _constants(trace: Trace) -> Iterator[tuple[Location, Call]]:
     of which another rule tells, is not meant.
     """
     held = {id for optimizer in trace.optimizers if optimizer.id in trace.stepped for id in optimizer.parameters}
-    following = Following(frozenset(held))
     losses = {root.tensor for event in trace.backwards if event.accumulates for root in event.roots}
     by_data = {event.time + 1 for event in trace.backwards if not event.accumulates and _is_by_data(trace, event)}
     reads = deque(_reads(trace, held))
+    if not by_data and not reads:
+        return
+    following = Following(frozenset(held))
     derived: dict[int, Location] = {}
     numbers: set[int] = set()  # of those that came out of ``grad``: without a history they are told by another rule
     for call in trace.calls:
