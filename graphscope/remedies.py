@@ -365,7 +365,10 @@ def _detach(case: _Case) -> Iterator[_Candidate]:
     if where and all(graph.ops[node].startswith("Clone") for node in cut):
         title = "write detach() in place of clone(), which keeps the history"
     elif where:
-        title = "detach() what this statement takes from the earlier graph"
+        others = sorted({at for node in cut if (at := graph.locations.get(node)) is not None and at != where})
+        told = [f"line {at.line}" if at.file == where.file else str(at) for at in others]
+        more = f", and {' and '.join(dict.fromkeys(told))}, take" if told else " takes"
+        title = f"detach() what this statement{more} from the earlier graph"
     else:
         title = "detach() what the earlier graph gives"
     edits = _detachments(case, cut, joins)

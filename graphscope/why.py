@@ -301,6 +301,8 @@ def what_cut(call: Call) -> str:
     if call.grad_mode != "enabled":
         mode = "torch.inference_mode()" if call.grad_mode == "inference" else "torch.no_grad()"
         return f"`{call.op}` runs under {mode} here: it records no history"
+    if call.op == "grad":
+        return "torch.autograd.grad gives gradients without a history here, as create_graph=True is missing"
     if call.op in WAYS_OUT:
         return f"`{call.op}` drops the history here"
     return f"`{call.op}` has no gradient: the history ends here"

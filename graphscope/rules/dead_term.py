@@ -90,8 +90,11 @@ class DeadTerm(Rule):
         """The terms that were computed from detached values, and whose gradients are all thrown away."""
         following = follow(trace, trained(trace))
         lost = {id for optimizer in trace.optimizers for id in ungraded(trace, optimizer)}
+        held = {id for optimizer in trace.optimizers for id in optimizer.parameters}
         for term, event, leaves in wasted(trace):
             assert term.tensor is not None
+            if held.isdisjoint(trace.reached(event)):
+                continue  # no term of this loss trains anything: what it reaches is in no optimizer
             before = [cut for cut in following.cuts_of(term.tensor) if cut.call.location is not None]
             if not before:
                 before = [cut for leaf in leaves for cut in regained(trace, following, leaf, term.call.time)]

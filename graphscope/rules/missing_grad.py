@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from ..events import Backward, GradRead
 from ..findings import Finding, Fix, Place, Role, Severity
+from ..flow import Cut, cuts
 from ..location import Location
 from ..rule import Rule
 from ..trace import Trace
 from ._lifetime import call_text
-from ._parameters import listed
+from ._parameters import cut_places, listed
 from ._unfilled import Reason, is_meant, reason
 
 
@@ -68,6 +69,22 @@ class MissingGrad(Rule):
                 for p in net.parameters():
                     if p.grad is not None:  # GS209
                         norms.append(p.grad.norm())
+
+    Bad, as the gradient of a gradient is asked for::
+
+        import torch, graphscope
+
+        net = torch.nn.Linear(3, 1)
+        weights = torch.ones(4, requires_grad=True)
+        with graphscope.watch() as report:
+            inner = (weights * net(torch.ones(4, 3)).squeeze(1)).sum()
+            gradients = torch.autograd.grad(inner, list(net.parameters()))  # GS209
+            weight, bias = (p - 0.1 * g for p, g in zip(net.parameters(), gradients))
+            outer = torch.nn.functional.linear(torch.ones(4, 3), weight, bias).pow(2).mean()
+            try:
+                torch.autograd.grad(outer, weights)
+            except RuntimeError:
+                pass
 
     Good::
 
@@ -168,6 +185,10 @@ class MissingGrad(Rule):
         reached = graph.reachable(root.node for root in event.roots if root.node is not None)
         unused = [node for node in event.inputs or () if node not in reached]
         places = [Place(event.location, Role.FAILURE, f"{call_text(event)} is asked for it here")]
+        asked = [tensor.id for tensor in trace.tensors if tensor.node in unused]
+        asked += [graph.leaf_tensors[node] for node in unused if node in graph.leaf_tensors]
+        if found := [cut for cut in cuts(trace, asked, [root.tensor for root in event.roots]) if cut.reaches]:
+            return self._cut_off(event, found, places, unused)
         for node in unused:
             location = graph.locations.get(node)
             if location is not None:
@@ -177,6 +198,24 @@ class MissingGrad(Rule):
             places=places,
             fixes=[Fix("compute the output from this very tensor (make it first, then the network's input from it)")],
             nodes=unused,
+        )
+
+    def _cut_off(self, event: Backward, found: Sequence[Cut], places: list[Place], unused: Sequence[int]) -> Finding:
+        """The output was computed from the tensor, but its history was dropped on the way."""
+        call = found[0].call
+        if call.op == "grad":
+            why = "it is computed from gradients that torch.autograd.grad gave without a history"
+            fix = Fix("pass create_graph=True to that call", call.location, changes_gradients=True)
+        else:
+            why = f"the history was dropped on the way, by `{call.op}`"
+            fix = Fix("keep the history on the way from it to the output", call.location, changes_gradients=True)
+        return self.finding(
+            f"{call_text(event)} is asked for the gradient of a tensor that appears to not have been used in the "
+            f"graph: {why}",
+            places=[*places, *cut_places(found)],
+            fixes=[fix],
+            nodes=unused,
+            op=call.op,
         )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from ..events import GradRead, InPlaceWrite, RequiresGradSet
 from ..findings import Finding, Fix, Place, Role, Severity
 from ..rule import Rule
-from ..trace import Trace
+from ..trace import OptimizerRef, Trace
 from ._between import between
 from ._parameters import listed
 from ._rebuilt import rebuilt
@@ -233,11 +233,17 @@ class UnownedParameter(Rule):
 
     def _finding(self, trace: Trace, unowned: list[int], owned: Collection[int], *, hidden: bool = False) -> Finding:
         optimizers = [o for o in trace.optimizers if frozenset(owned) & frozenset(o.parameters)]
+        copy, original = next(_copies(optimizers), (None, None))  # by mistake for these
+        optimizers.sort(key=lambda optimizer: optimizer is not copy)
         made = {trace.graph.tensor(id).made_at for id in unowned}
         places = [
             *(Place(at, Role.CAUSE, "made here, where `parameters()` does not see it") for at in made if hidden and at),
             *(
-                Place(optimizer.location, Role.CAUSE, f"`{optimizer.name}` is made here, without them")
+                Place(
+                    optimizer.location,
+                    Role.CAUSE if copy in (None, optimizer) else Role.RELATED,
+                    f"`{optimizer.name}` is made here, without them",
+                )
                 for optimizer in optimizers
                 if optimizer.location is not None
             ),
@@ -249,9 +255,13 @@ class UnownedParameter(Rule):
             if isinstance(event, RequiresGradSet) and event.value and set(unowned) & set(event.tensors)
         ]
         why = ": they are kept in a plain list, dict or attribute, which `parameters()` does not see" if hidden else ""
+        if copy is not None and original is not None and not hidden:
+            why = f": `{copy.name}` holds what `{original.name}` holds, in their place"
         advice = (
             "keep modules in nn.ModuleList or nn.ModuleDict, tensors as nn.Parameter (or in nn.ParameterList)"
             if hidden
+            else f"give them to `{copy.name}`"
+            if copy is not None
             else f"add them to `{optimizers[0].name}`, or freeze them with requires_grad_(False)"
         )
         return self.finding(
@@ -288,6 +298,14 @@ class UnownedParameter(Rule):
             ],
             parameters=tuple(graph.tensor(id).name for id in kept),
         )
+
+
+def _copies(optimizers: Sequence[OptimizerRef]) -> Iterator[tuple[OptimizerRef, OptimizerRef]]:
+    """The optimizers that hold the very parameters of one made earlier, each with that one."""
+    for later in optimizers:
+        for earlier in optimizers:
+            if earlier.id < later.id and set(earlier.parameters) == set(later.parameters):
+                yield later, earlier
 
 
 def _forgotten(trace: Trace, held: Collection[int]) -> frozenset[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import bisect
 from collections.abc import Iterator
 from typing import Literal
 
@@ -39,6 +40,20 @@ class UnusedGradients(Rule):
                 (net(torch.ones(2, 4)).sum() / 4).backward()  # GS307
                 if i % 4 == 3:
                     opt.step()
+
+    Bad: the first of each four is lost::
+
+        import torch, graphscope
+
+        net = torch.nn.Linear(4, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        with graphscope.watch() as report:
+            for i in range(16):
+                (net(torch.ones(2, 4)).sum() / 4).backward()  # GS307
+                if i % 4 == 3:
+                    opt.step()
+                if i % 4 == 0:
+                    opt.zero_grad()
 
     Bad: nothing steps::
 
@@ -108,7 +123,8 @@ class UnusedGradients(Rule):
             if location in told:  # the step of another optimizer in its place is the fault
                 continue
             gone = [(event, zero) for event, zero in fates if zero is not None]
-            if len(gone) > 1 and 2 * len(gone) >= len(fates) and not any(event.time in missed for event, _ in gone):
+            many = 2 * len(gone) >= len(fates) or _are_lost_each_time(trace, fates)
+            if len(gone) > 1 and many and not any(event.time in missed for event, _ in gone):
                 yield self._finding(trace, *gone[-1], len(gone), len(fates))
 
     def _never(self, trace: Trace, events: list[Backward]) -> Iterator[Finding]:
@@ -151,6 +167,16 @@ class UnusedGradients(Rule):
             count=count,
             runs=of,
         )
+
+
+def _are_lost_each_time(trace: Trace, fates: list[tuple[Backward, ZeroGrad | None]]) -> bool:
+    """Whether each step that used gradients of this statement came after a zeroing that lost some of its others."""
+    steps = [step.time for step in trace.steps]
+    turns: dict[int, set[bool]] = {}
+    for event, zero in fates:
+        turns.setdefault(bisect.bisect(steps, event.time), set()).add(zero is not None)
+    mixed = [fate for fate in turns.values() if False in fate]
+    return len(mixed) > 1 and all(len(fate) > 1 for fate in mixed)
 
 
 def _written(trace: Trace, optimizer: OptimizerRef) -> list[Place]:

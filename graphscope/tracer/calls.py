@@ -111,7 +111,12 @@ class CallWatch(TorchFunctionMode):
 
     def _switch(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """``requires_grad`` is set; a loop over parameters is one event."""
-        result = function(*args, **kwargs)
+        try:
+            result = function(*args, **kwargs)
+        except Exception as error:
+            with self._seen.guard():
+                self._seen.refused("requires_grad", args[:1], error, sys._getframe(2))
+            raise
         with self._seen.guard():
             location = self._seen.frames.here(sys._getframe(2))
             if location is not None:

@@ -240,9 +240,12 @@ class OptimizerWatch:
             return original(owner, *args, **kwargs)
         self._seen.busy += 1
         self._zeroing = True
+        left = self.seat.leave()  # each `grad` that is read would go through the mode
         try:
             result = original(owner, *args, **kwargs)
         finally:
+            if left:
+                self.seat.take()
             self._seen.busy -= 1
             self._zeroing = False
         with self._seen.guard():

@@ -62,7 +62,7 @@ def _row(label: str, data: Tensor, version: int | None, tensors: Tensors) -> Row
         tensors.versions[counter] = current
     dtype = DTYPES.get(data.dtype) or dtype_name(data.dtype)
     shape, size, offset = _torch.extent(data)
-    return (label, shape, dtype, size, storage, counter, version, False, False, known, offset)
+    return (label, tuple(shape), dtype, size, storage, counter, version, False, False, known, offset)
 
 
 class _Unshown:

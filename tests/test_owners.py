@@ -1,0 +1,69 @@
+"""Which parameters the statement, or the optimizer, that is named in a finding was meant for."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+import graphscope
+from graphscope.findings import Role, Severity
+from graphscope.report import Report
+
+
+def loud(report: Report):
+    return [finding for finding in report.findings if finding.severity is not Severity.NOTE]
+
+
+def test_optimizer_that_was_given_the_parameters_of_another_is_named() -> None:
+    generator, critic = nn.Linear(2, 3), nn.Linear(3, 1)
+    with graphscope.watch() as report:
+        opt_g = torch.optim.SGD(generator.parameters(), lr=0.1)
+        opt_d = torch.optim.SGD(generator.parameters(), lr=0.1)
+        for _ in range(3):
+            fake = generator(torch.randn(4, 2))
+            opt_d.zero_grad()
+            (critic(fake.detach()).mean() - critic(torch.ones(4, 3)).mean()).backward()
+            opt_d.step()
+            opt_g.zero_grad()
+            critic(fake).mean().neg().backward()
+            opt_g.step()
+    (finding,) = loud(report)
+    assert finding.code == "GS208"
+    assert finding.facts["parameters"] == ("critic.weight", "critic.bias")
+    (cause,) = [place for place in finding.places if place.role is Role.CAUSE]
+    assert cause.label == "`opt_d` is made here, without them"
+    assert [fix.title for fix in finding.fixes] == ["give them to `opt_d`"]
+
+
+def test_statement_that_switches_nothing_in_a_loop_is_told_once() -> None:
+    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.Linear(4, 1))
+    with graphscope.watch() as report:
+        for p in net[:3].parameters():
+            p.requires_grads = False
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(2):
+            opt.zero_grad()
+            net(torch.ones(2, 4)).sum().backward()
+            opt.step()
+    (finding,) = loud(report)
+    assert finding.code == "GS214"
+    assert finding.facts["parameters"] == tuple(f"net.{n}.{name}" for n in (0, 2) for name in ("weight", "bias"))
+    assert [fix.title for fix in finding.fixes] == ["write `p.requires_grad = False`"]
+
+
+def test_all_statements_that_take_up_the_earlier_graph_are_to_detach() -> None:
+    cell, table = nn.Linear(4, 2), torch.zeros(3, 2)
+    with graphscope.watch() as report:
+        try:
+            for _ in range(2):
+                read = torch.cat([table[:1], table[1:2]], dim=1)
+                table = table.index_copy(0, torch.tensor([2]), cell(read))
+                table.pow(2).sum().backward()
+        except RuntimeError:
+            pass
+    (finding,) = loud(report)
+    (fix, *_) = [fix for fix in finding.fixes if fix.title.startswith("detach()")]
+    lines = sorted({place.location.line for place in finding.places})
+    assert fix.location is not None
+    assert fix.title == f"detach() what this statement, and line {fix.location.line + 1}, take from the earlier graph"
+    assert fix.location.line in lines
