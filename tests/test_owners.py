@@ -67,3 +67,34 @@ def test_all_statements_that_take_up_the_earlier_graph_are_to_detach() -> None:
     assert fix.location is not None
     assert fix.title == f"detach() what this statement, and line {fix.location.line + 1}, take from the earlier graph"
     assert fix.location.line in lines
+
+
+def test_list_that_keeps_what_was_backpropagated_is_to_be_emptied() -> None:
+    policy, kept = nn.Linear(2, 1), []
+    opt = torch.optim.SGD(policy.parameters(), lr=0.1)
+    with graphscope.watch() as report:
+        try:
+            for _ in range(2):
+                for _ in range(3):
+                    kept.append(policy(torch.ones(1, 2)).tanh())
+                opt.zero_grad()
+                torch.cat(kept).sum().backward()
+                opt.step()
+        except RuntimeError:
+            pass
+    (finding,) = [each for each in loud(report) if each.code == "GS101"]
+    (fix,) = [each for each in finding.fixes if each.title.startswith("empty what keeps")]
+    assert fix.location in {place.location for place in finding.places}
+
+
+def test_features_that_a_loop_shares_are_no_list_to_be_emptied() -> None:
+    net = nn.Linear(2, 1)
+    with graphscope.watch() as report:
+        features = [net(torch.full((1, 2), float(n))).tanh() for n in range(3)]
+        try:
+            for _ in range(2):
+                torch.cat(features).sum().backward()
+        except RuntimeError:
+            pass
+    (finding,) = [each for each in loud(report) if each.code == "GS101"]
+    assert not [fix for fix in finding.fixes if fix.title.startswith("empty what keeps")]

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from ..engine import Culprit, Verdict
 from ..events import Backward
-from ..findings import Confidence, Finding, Place, Role, Severity
+from ..findings import Confidence, Finding, Fix, Place, Role, Severity
+from ..location import Location
 from ..remedies import remedies
 from ..rule import Rule
 from ..trace import Trace
@@ -120,13 +121,33 @@ class FreedGraph(Rule):
             f"{f' (first {first.op})' if first else ''} that {_by(culprits)} freed",
             places=[failure, *freed.values(), *made[:_MOST_PLACES], *joined[:_MOST_PLACES], *kept[:_MOST_PLACES]],
             confidence=Confidence.CERTAIN if verdict.certain else Confidence.LIKELY,
-            fixes=remedies(trace, verdict),
+            fixes=[*remedies(trace, verdict), *_emptied(trace, event, culprits)],
             nodes=nodes,
             call=call_text(event),
             freed_by=tuple(map(_call, culprits)),
             node=first.op if first else None,
             count=len(shared),
         )
+
+
+def _emptied(trace: Trace, event: Backward, culprits: list[Culprit]) -> Iterator[Fix]:
+    """What to do where a list keeps the results of a statement that ran many times before, and has run again since."""
+    graph = trace.graph
+    old = {id for culprit in culprits for id in culprit.nodes}
+    roots = [root.node for root in event.roots if root.node is not None]
+    taken = {id for node in graph.reachable(roots) - old for id, _ in graph.targets[node]} & old
+    times: dict[Location, set[int]] = {}
+    for id in taken & graph.times.keys() & graph.locations.keys():
+        times.setdefault(graph.locations[id], set()).add(graph.times[id])
+    last = max((culprit.event.time for culprit in culprits), default=event.time)
+    again = {call.location for call in trace.calls if last < call.time < event.time}
+    for location in sorted(times):
+        if len(times[location]) > 1 and location in again and any(c.event.location == event.location for c in culprits):
+            yield Fix(
+                f"empty what keeps the earlier results of this statement, a list say, after each {call_text(event)}",
+                location,
+                changes_gradients=True,
+            )
 
 
 def _call(culprit: Culprit) -> str:
