@@ -141,13 +141,13 @@ def _emptied(trace: Trace, event: Backward, culprits: list[Culprit]) -> Iterator
         times.setdefault(graph.locations[id], set()).add(graph.times[id])
     last = max((culprit.event.time for culprit in culprits), default=event.time)
     again = {call.location for call in trace.calls if last < call.time < event.time}
-    for location in sorted(times):
-        if len(times[location]) > 1 and location in again and any(c.event.location == event.location for c in culprits):
-            yield Fix(
-                f"empty what keeps the earlier results of this statement, a list say, after each {call_text(event)}",
-                location,
-                changes_gradients=True,
-            )
+    kept = [at for at in times if len(times[at]) > 1 and at in again]
+    if kept and any(culprit.event.location == event.location for culprit in culprits):
+        yield Fix(
+            f"empty what keeps the earlier results of this statement, a list say, after each {call_text(event)}",
+            max(kept, key=lambda at: max(times[at])),
+            changes_gradients=True,
+        )
 
 
 def _call(culprit: Culprit) -> str:
