@@ -98,3 +98,41 @@ def test_features_that_a_loop_shares_are_no_list_to_be_emptied() -> None:
             pass
     (finding,) = [each for each in loud(report) if each.code == "GS101"]
     assert not [fix for fix in finding.fixes if fix.title.startswith("empty what keeps")]
+
+
+def test_second_optimizer_of_a_network_is_not_said_to_be_meant_for_another() -> None:
+    net, features = nn.Linear(2, 3), nn.Linear(3, 3)
+    with graphscope.watch() as report:
+        first = torch.optim.Adam(net.parameters(), lr=0.1)
+        second = torch.optim.SGD(net.parameters(), lr=0.1)
+        for opt in (first, first, second, second):
+            opt.zero_grad()
+            features(net(torch.ones(4, 2))).pow(2).mean().backward()
+            opt.step()
+    assert not [finding for finding in report.findings if "in their place" in finding.message]
+
+
+def test_loss_of_detached_values_alone_still_trains_nothing() -> None:
+    net, features = nn.Linear(2, 3), nn.Linear(3, 3)
+    with graphscope.watch() as report:
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(3):
+            out = net(torch.ones(4, 2))
+            opt.zero_grad()
+            out.pow(2).mean().backward()
+            perceptual = features(out.detach()).pow(2).mean()
+            perceptual.backward()
+            opt.step()
+    assert [finding.code for finding in loud(report)] == ["GS202"]
+
+
+def test_value_without_its_history_is_told_to_be_written() -> None:
+    net = nn.Linear(2, 3)
+    with graphscope.watch() as report:
+        hidden = net(torch.ones(4, 2))
+        try:
+            hidden.requires_grad = False
+        except RuntimeError:
+            pass
+    (finding,) = loud(report)
+    assert finding.fixes[0].title.startswith("write `hidden = hidden.detach()`")

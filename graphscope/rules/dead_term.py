@@ -93,8 +93,11 @@ class DeadTerm(Rule):
         held = {id for optimizer in trace.optimizers for id in optimizer.parameters}
         for term, event, leaves in wasted(trace):
             assert term.tensor is not None
-            if held.isdisjoint(trace.reached(event)):
-                continue  # no term of this loss trains anything: what it reaches is in no optimizer
+            if held.isdisjoint(trace.reached(event)) and any(
+                not reached.isdisjoint(leaves) and not reached.isdisjoint(held)
+                for reached in map(trace.reached, trace.backwards)
+            ):
+                continue  # a loss for what someone forgot to give to an optimizer, as another loss trains through it
             before = [cut for cut in following.cuts_of(term.tensor) if cut.call.location is not None]
             if not before:
                 before = [cut for leaf in leaves for cut in regained(trace, following, leaf, term.call.time)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -85,6 +86,8 @@ class MisplacedRequiresGrad(Rule):
         """``requires_grad`` of the result of an operation."""
         tensor = trace.graph.tensor(event.tensors[0])
         name = f"`{tensor.name}`" if tensor.name else f"a tensor of shape {tensor.shape}"
+        said = re.search(r"([\w.]+)\.requires_grad", trace.source_line(event.location) or "")
+        advice = f"write `{said[1]} = {said[1]}.detach()`" if said else "go on with `.detach()` of it"
         places = [Place(event.location, Role.CAUSE, "torch refuses to set it here")]
         if tensor.made_at is not None and tensor.made_at != event.location:
             places.append(Place(tensor.made_at, Role.RELATED, "computed here, so it is no leaf"))
@@ -93,7 +96,7 @@ class MisplacedRequiresGrad(Rule):
             "requires grad because of what it was computed from",
             places=places,
             fixes=[
-                Fix("go on with `.detach()` of it: the same values, without the history", event.location),
+                Fix(f"{advice}: the same values, without the history", event.location),
                 Fix("or compute it under torch.no_grad(), which also saves the memory of its graph"),
             ],
             severity=Severity.ERROR,

@@ -233,7 +233,7 @@ class UnownedParameter(Rule):
 
     def _finding(self, trace: Trace, unowned: list[int], owned: Collection[int], *, hidden: bool = False) -> Finding:
         optimizers = [o for o in trace.optimizers if frozenset(owned) & frozenset(o.parameters)]
-        copy, original = next(_copies(optimizers), (None, None))  # by mistake for these
+        copy, original = next(_copies(optimizers), (None, None)) if _has_own_loss(trace, unowned) else (None, None)
         optimizers.sort(key=lambda optimizer: optimizer is not copy)
         made = {trace.graph.tensor(id).made_at for id in unowned}
         places = [
@@ -255,7 +255,7 @@ class UnownedParameter(Rule):
             if isinstance(event, RequiresGradSet) and event.value and set(unowned) & set(event.tensors)
         ]
         why = ": they are kept in a plain list, dict or attribute, which `parameters()` does not see" if hidden else ""
-        if copy is not None and original is not None and not hidden:
+        if copy is not None and original is not None and not hidden:  # it was made for these
             why = f": `{copy.name}` holds what `{original.name}` holds, in their place"
         advice = (
             "keep modules in nn.ModuleList or nn.ModuleDict, tensors as nn.Parameter (or in nn.ParameterList)"
@@ -298,6 +298,13 @@ class UnownedParameter(Rule):
             ],
             parameters=tuple(graph.tensor(id).name for id in kept),
         )
+
+
+def _has_own_loss(trace: Trace, unowned: Collection[int]) -> bool:
+    """Whether some loss reaches these, and nothing that an optimizer holds."""
+    held = {id for optimizer in trace.optimizers for id in optimizer.parameters}
+    reached = (trace.reached(event) for event in trace.backwards if event.accumulates)
+    return any(not each.isdisjoint(unowned) and each.isdisjoint(held) for each in reached)
 
 
 def _copies(optimizers: Sequence[OptimizerRef]) -> Iterator[tuple[OptimizerRef, OptimizerRef]]:
