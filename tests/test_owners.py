@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import torch
 from torch import nn
 
@@ -131,9 +133,7 @@ def test_value_without_its_history_is_told_to_be_written() -> None:
     net = nn.Linear(2, 3)
     with graphscope.watch() as report:
         hidden = net(torch.ones(4, 2))
-        try:
+        with contextlib.suppress(RuntimeError):
             hidden.requires_grad = False
-        except RuntimeError:
-            pass
     (finding,) = loud(report)
     assert finding.fixes[0].title.startswith("write `hidden = hidden.detach()`")
