@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ _FAR = 1 << 30  # a version that no program reaches
 _MOST_TRIED = 64
 
 
+@functools.lru_cache(maxsize=512)
 def raw_saved_names(kind: type) -> tuple[str, ...]:
     """The attributes that give what nodes of this type saved, without running unpack hooks."""
     return tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
@@ -287,7 +289,7 @@ def is_plain_formula(node: Any) -> bool:
     kind = type(node)
     if is_python_function(kind) or kind.__name__ in ("CppFunction", "CopySlices"):  # which hold a function unseen
         return False
-    for name in raw_saved_names(kind):
+    for name in raw_saved_names(kind):  # type: ignore[arg-type]  # types are hashable
         try:
             raw = getattr(node, name)
         except RuntimeError:  # freed

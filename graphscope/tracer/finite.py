@@ -92,7 +92,7 @@ class FiniteWatch:
 
     def _hook(self, id: int) -> Any:
         def hook(outgoing: Any, incoming: Any) -> None:
-            with self._seen.guard(), torch.no_grad():
+            with self._seen.guard():  # no graph is made here: gradients are off, or nothing is looked at
                 self._sums.append((id, _sums(incoming), _sums(outgoing)))
 
         return hook
@@ -180,7 +180,10 @@ def _bad(sums: list[Tensor]) -> bool:
 
 def _are_finite(grads: list[Tensor]) -> bool:
     """One look at all of them: their norms, which are finite if they are, unless they are huge."""
-    norms: dict[torch.device, list[Tensor]] = {}
+    elsewhere: dict[torch.device, list[Tensor]] = {}
     for each in torch._foreach_norm(grads):
-        norms.setdefault(each.device, []).append(each.float())
-    return all(math.isfinite(torch.stack(each).sum().item()) for each in norms.values())
+        if each.device.type != "cpu":  # to read a number there is to wait for it
+            elsewhere.setdefault(each.device, []).append(each.float())
+        elif not math.isfinite(each.item()):
+            return False
+    return all(math.isfinite(torch.stack(each).sum().item()) for each in elsewhere.values())

@@ -42,7 +42,7 @@ def is_result(name: str) -> bool:
 def saved_by(node: Any) -> list[tuple[str, Tensor]]:
     """The tensors that a node saved, with their names, as far as they can be read without running hooks."""
     found = []
-    for name in _torch.raw_saved_names(type(node)):
+    for name in _torch.raw_saved_names(type(node)):  # type: ignore[arg-type]  # types are hashable
         try:
             raw = getattr(node, name)
         except RuntimeError:  # freed
