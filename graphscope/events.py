@@ -153,6 +153,26 @@ class ScalerCall:
 
 
 @dataclass(frozen=True, slots=True)
+class ScheduleStep:
+    """A learning rate scheduler, of class ``kind``, sets the rates of ``optimizer`` for what comes next.
+
+    ``early`` tells that this optimizer has never stepped, so that the first rates of the schedule are skipped, and
+    ``given`` that the program says which epoch they are for. ``uses`` counts the steps so far of the optimizers whose
+    rates are set: this one, and those that have the same groups, as one that wraps another.
+    """
+
+    time: int
+    step: int
+    location: Location
+    kind: str
+    optimizer: OptimizerId
+    early: bool = False
+    given: bool = False
+    uses: int = 0
+    thread: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class NonFinite:
     """An optimizer is about to step on gradients of ``tensors`` that are not finite.
 
@@ -282,6 +302,7 @@ Event = (
     | ZeroGrad
     | GradWrite
     | ScalerCall
+    | ScheduleStep
     | NonFinite
     | GradRead
     | RequiresGradSet

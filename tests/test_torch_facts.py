@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import resource
+import warnings
 
 import pytest
 import torch
@@ -274,3 +275,28 @@ def test_autocast_is_off_where_we_say_so(x):
         with _torch.without_autocast():
             assert (x @ x.T).dtype == torch.float32
         assert (x @ x.T).dtype == torch.bfloat16
+
+
+def test_scheduler_tells_that_it_is_made_and_that_it_skips_its_first_rates(monkeypatch) -> None:
+    told = []
+    kind = torch.optim.lr_scheduler.LRScheduler
+    original = kind._update_lr
+
+    def update(self, *args):
+        told.append((_torch.is_being_made(self), _torch.skips_first_rates(self), args))
+        original(self, *args)
+
+    monkeypatch.setattr(kind, "_update_lr", update)
+    for early in (True, False):
+        optimizer = torch.optim.SGD([torch.ones(2, requires_grad=True)], lr=0.1)
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+        if not early:
+            optimizer.step()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            schedule.step()
+            schedule.step(3)
+    assert told == [
+        *[(True, False, (None,)), (False, True, (None,)), (False, False, (3,))],
+        *[(True, False, (None,)), (False, False, (None,)), (False, False, (3,))],
+    ]

@@ -17,7 +17,7 @@ PROGRAMS = HERE / "programs"
 SAMPLES = sorted((HERE.parent / "samples").glob("*.py"))
 ALONE = [  # these need no process of their own
     PROGRAMS / f"{name}.py"
-    for name in ["functions", "modes", "arrays", "checkpoints", "patched", "sleeping", "subclasses"]
+    for name in ["functions", "modes", "arrays", "checkpoints", "patched", "schedules", "sleeping", "subclasses"]
 ]
 CASES = sorted((HERE.parent.parent / "shared" / "cases").glob("*.py"))
 PATHS = os.pathsep.join(filter(None, (str(PROGRAMS), os.environ.get("PYTHONPATH"))))

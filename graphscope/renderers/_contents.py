@@ -27,6 +27,7 @@ from ..events import (
     Refused,
     RequiresGradSet,
     ScalerCall,
+    ScheduleStep,
     ZeroGrad,
 )
 from ..findings import Confidence, Finding, Fix, Role
@@ -282,6 +283,8 @@ def _told(event: Event, trace: Trace) -> tuple[str, str, str | None]:
         case ScalerCall():
             what = "" if event.optimizer is None else trace.optimizers[event.optimizer].name
             return "scaler", f"GradScaler.{event.op}({what}){' skipped' if event.skipped else ''}", None
+        case ScheduleStep():
+            return "step", f"{event.kind} sets the rates of {trace.optimizers[event.optimizer].name}", None
         case NonFinite():
             what = _some([str(names[id]) for id in event.tensors])
             return "grad", f"the gradients of {what} are not finite", None

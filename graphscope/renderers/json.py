@@ -68,6 +68,7 @@ from ..events import (
     Refused,
     RequiresGradSet,
     ScalerCall,
+    ScheduleStep,
     ZeroGrad,
 )
 from ..findings import Finding, Fix
@@ -272,6 +273,9 @@ def _details(event: Event, trace: Trace) -> dict[str, Any]:
             owner = None if event.optimizer is None else trace.optimizers[event.optimizer].name
             call = {"op": event.op, "scaler": event.scaler, "optimizer": owner, "skipped": event.skipped}
             return {"kind": "scaler_call", **call, "tensors": _names(event.tensors, trace)}
+        case ScheduleStep():
+            owner = trace.optimizers[event.optimizer].name
+            return {"kind": "schedule_step", "scheduler": event.kind, "optimizer": owner, "early": event.early}
         case NonFinite():
             bad = {"tensors": _names(event.tensors, trace), "in_forward": event.in_forward, "node": event.node}
             return {"kind": "non_finite", "optimizer": trace.optimizers[event.optimizer].name, **bad}

@@ -266,6 +266,16 @@ def _without_dispatch_modes() -> Iterator[None]:
         yield
 
 
+def is_being_made(scheduler: Any) -> bool:
+    """Whether the constructor of a learning rate scheduler is setting the first rates."""
+    return bool(getattr(scheduler, "_is_initial", False))
+
+
+def skips_first_rates(scheduler: Any) -> bool:
+    """Whether a scheduler takes its first step before its optimizer does, which torch warns of, too."""
+    return getattr(scheduler, "_step_count", 0) == 2 and not getattr(scheduler.optimizer, "_opt_called", False)
+
+
 def is_profiling() -> bool:
     """Whether a profiler is on, which would show the operators that we call."""
     return bool(torch._C._autograd._profiler_enabled())

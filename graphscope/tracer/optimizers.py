@@ -38,6 +38,7 @@ class _Watched:
         self.groups: tuple[tuple[int, ...], ...] = ()
         self.held: list[int] = []
         self.keeps_state = False
+        self.steps = 0
 
 
 @dataclass(slots=True)
@@ -112,7 +113,9 @@ class OptimizerWatch:
             original(optimizer, *args, **kwargs)
             if self._seen.asleep and self._seen.is_here:
                 with self._seen.guard():
-                    self._seen.pattern.saw(("make", id(self._seen.frames.here(sys._getframe(2)))))
+                    location = self._seen.frames.here(sys._getframe(2))
+                    self._seen.pattern.saw(("make", id(location)))
+                    self.known(optimizer, location)
             return
         try:
             original(optimizer, *args, **kwargs)
@@ -143,6 +146,19 @@ class OptimizerWatch:
                 tuple(self._seen.number(each, location) for each in group["params"]) for group in groups
             )
         return watched
+
+    def __len__(self) -> int:
+        return len(self._met)
+
+    def uses(self, optimizer: Any) -> int:
+        """How often this optimizer has stepped, or another that has a group in common with it, as one that wraps it."""
+        groups = {id(group) for group in optimizer.param_groups}
+        met = [(each.ref(), each.steps) for each in self._met]
+        return sum(
+            steps
+            for other, steps in met
+            if other is not None and any(id(group) in groups for group in other.param_groups)
+        )
 
     def before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """The hook before each step."""
@@ -191,6 +207,8 @@ class OptimizerWatch:
             self._seen.next_step()
             self._stepped[site] += 1
             self._idle.discard(id(optimizer))
+            if (watched := self._by_address.get(id(optimizer))) is not None:
+                watched.steps += 1
         if self._wanted is not None and self._is_enough(self._wanted):
             raise EnoughSteps
 

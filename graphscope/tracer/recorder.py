@@ -38,6 +38,7 @@ from .names import Names
 from .optimizers import OptimizerWatch
 from .recording import Recording
 from .scalers import ScalerWatch
+from .schedules import ScheduleWatch
 from .seat import Seat
 from .sources import sources_of
 from .tensors import Tensors
@@ -74,6 +75,7 @@ class Recorder:
         self._seat = Seat(self._calls)
         self._optimizers = OptimizerWatch(self._seen, self._seat, self._growth, self._finite, steps)
         self._scalers = ScalerWatch(self._seen, self._optimizers, self._gradients)
+        self._schedules = ScheduleWatch(self._seen, self._optimizers)
         self._backwards = BackwardWatch(self._seen, self._optimizers, self._growth, self._finite, fades=fades)
         self._undo = contextlib.ExitStack()
         self._patches: list[tuple[Any, str, Any, Any]] = []
@@ -96,6 +98,7 @@ class Recorder:
         self._patch(torch.amp.GradScaler, "unscale_", self._scalers.unscale)
         self._patch(torch.amp.GradScaler, "step", self._scalers.step)
         self._patch(torch.amp.GradScaler, "update", self._scalers.update)
+        self._patch(torch.optim.lr_scheduler.LRScheduler, "_update_lr", self._schedules.update)
         self._patch(torch, "from_numpy", self._calls.from_numpy)
         self._patch(torch.Tensor, "_reduce_ex_internal", self._calls.pickled)
         apply = torch.autograd.Function.__dict__["apply"]
