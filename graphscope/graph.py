@@ -212,6 +212,7 @@ class Graph:
     costs little more than its columns. ``times`` tells when a node was made, on the timeline of a
     recording, and ``callers`` from where, innermost first, beyond its own location. ``versions`` has the
     version of each counter when the graph was last walked, and ``storages`` the size of each storage in bytes.
+    ``rounded`` are the divisions that were told to round (``rounding_mode``).
     """
 
     ops: Sequence[str] = ()
@@ -223,6 +224,7 @@ class Graph:
     locations: Mapping[NodeId, Location] = field(default_factory=dict)
     modules: Mapping[NodeId, str] = field(default_factory=dict)
     custom: Mapping[NodeId, bool | None] = field(default_factory=dict)
+    rounded: frozenset[NodeId] = frozenset()
     times: Mapping[NodeId, int] = field(default_factory=dict)
     callers: Mapping[NodeId, tuple[Location, ...]] = field(default_factory=dict)
     versions: Mapping[int, int] = field(default_factory=dict)
@@ -288,7 +290,7 @@ class Graph:
     @cached_property
     def flat(self) -> frozenset[int]:
         """The ids of the nodes that pass on a gradient of zero whatever they get: their operator is a staircase."""
-        return frozenset(id for id, op in enumerate(self.ops) if op.partition("Backward")[0] in _FLAT)
+        return self.rounded | {id for id, op in enumerate(self.ops) if op.partition("Backward")[0] in _FLAT}
 
     @cached_property
     def compiled(self) -> frozenset[int]:

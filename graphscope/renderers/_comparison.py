@@ -197,6 +197,9 @@ class _Union:
                 targets[number] = (*targets[number], *gone)
         columns: dict[str, dict[int, object]] = {name: {} for name in ("saved", "locations", "modules", "custom")}
         leaves = {}
+        rounded = frozenset(
+            number for number, (side, id) in enumerate(self._whence) if id in self._graphs[side].rounded
+        )
         for number, (side, id) in enumerate(self._whence):
             graph = self._graphs[side]
             for name, column in columns.items():
@@ -212,6 +215,7 @@ class _Union:
             outputs=tuple(graph.outputs[id] for graph, id in pick),
             targets=tuple(targets),
             leaf_tensors=leaves,
+            rounded=rounded,
             roots=tuple(self._roots(offset)),
             tensors=(*self._graphs[1].tensors, *(_moved(each, offset) for each in self._graphs[0].tensors)),
             **columns,  # type: ignore[arg-type]

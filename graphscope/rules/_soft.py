@@ -5,6 +5,8 @@ from __future__ import annotations
 _STRAIGHT = "x + ({op}(x) - x).detach(), which lets the gradient pass beside it (straight-through)"
 _FORMS = {
     "round": f"use {_STRAIGHT}",
+    "division": "divide without rounding, z = x / y, and use z + (torch.floor(z) - z).detach(), which lets the "
+    "gradient pass beside the rounding (straight-through)",
     "sign": f"use torch.tanh(k * x), or {_STRAIGHT}",
     "choice": "use the soft values: softmax in place of the choice, gather or a weighted sum in place of the index; "
     "or F.gumbel_softmax(..., hard=True)",
@@ -15,7 +17,8 @@ _FORMS = {
     "(REINFORCE)",
 }
 _KINDS = {
-    "round": "round floor ceil trunc fix floor_divide __floordiv__ nextafter",
+    "round": "round floor ceil trunc fix nextafter",
+    "division": "floor_divide __floordiv__ __rfloordiv__ div",
     "sign": "sign sgn heaviside signbit",
     "choice": "argmax argmin max min sort argsort topk kthvalue median mode one_hot unique nonzero bucketize "
     "searchsorted histc bincount cummax cummin",

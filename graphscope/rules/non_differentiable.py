@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..events import Backward
+from ..events import Backward, Call
 from ..findings import Cleared, Finding, Fix, Place, Role, Severity
 from ..flow import Cut
 from ..location import Location
@@ -36,6 +36,26 @@ class NonDifferentiable(Rule):
             loss = decoder(code).pow(2).mean()
             loss.backward()
             opt.step()
+
+    Bad (rounded to steps of a tenth)::
+
+        import torch, graphscope
+
+        net = torch.nn.Linear(4, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        with graphscope.watch() as report:
+            level = torch.div(net(torch.ones(2, 4)), 0.1, rounding_mode="floor")  # GS206
+            (0.1 * level - 1).pow(2).sum().backward()
+            opt.step()
+
+    Bad (an operation that torch cannot differentiate)::
+
+        import contextlib, torch, graphscope
+
+        net = torch.nn.Linear(4, 1)
+        with graphscope.watch() as report, contextlib.suppress(RuntimeError):
+            level = net(torch.ones(2, 4)) // 0.1  # GS206
+            (0.1 * level - 1).pow(2).sum().backward()
 
     Bad, in a term of a loss::
 
@@ -185,7 +205,9 @@ class NonDifferentiable(Rule):
         places += [
             Place(call.location, Role.CAUSE, f"`{op}` is used here")
             for call in trace.calls
-            if call.op.strip("_") in (op, op.replace("_", "")) and any(call.gives_grad) and call.location is not None
+            if call.location is not None
+            and any(call.gives_grad)
+            and (call.op.strip("_") in (op, op.replace("_", "")) or _is_unnumbered(trace, call))
         ]
         return self.finding(
             f"`{op}` has no derivative: derivative for aten::{op} is not implemented",
@@ -194,3 +216,9 @@ class NonDifferentiable(Rule):
             nodes=nodes,
             op=op,
         )
+
+
+def _is_unnumbered(trace: Trace, call: Call) -> bool:
+    """Whether its result has a history without a numbered node, as that of an operator without a derivative."""
+    tensors = [trace.graph.tensor(each) for each, gives in zip(call.outputs, call.gives_grad, strict=False) if gives]
+    return all(each.node is None and not each.is_leaf for each in tensors)

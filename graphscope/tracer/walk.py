@@ -24,6 +24,7 @@ _RISKY = (
     *("Erfinv", "Lgamma", "Digamma", "EuclideanDist", "Svd", "Renorm", "Cosine", "ForeachNorm", "Hypot"),
 )
 _CASTS = ("ToCopyBackward0",)
+_DIVISION = "DivBackward2"  # of two tensors, with a rounding mode
 _UNSEEN: tuple[tuple[int, int], ...] = ((-2, -2),)
 
 
@@ -47,6 +48,7 @@ class Walk:
         self.saved: dict[int, tuple[Row, ...]] = {}
         self.leaf_tensors: dict[int, int] = {}
         self.custom: dict[int, bool | None] = {}
+        self.rounded: set[int] = set()  # divisions that were told to round
         self.risky: list[tuple[int, Any]] | None = None  # new nodes whose backward may divide by zero, if wanted
         self.narrow: list[tuple[int, Any]] = []  # with them, those whose gradients may be too large for a float16
         self._facts = facts
@@ -120,6 +122,8 @@ class Walk:
                     return other
             if is_custom:
                 self.custom[id] = _reads_saved(kind)
+            elif op == _DIVISION and node._saved_rounding_mode is not None:
+                self.rounded.add(id)
         ops.append(op or node.name())
         self.sequences.append(sequence)
         self.targets.append(_UNSEEN)
@@ -184,6 +188,7 @@ class Walk:
             locations=dict(locations or {}),
             modules=dict(modules or {}),
             custom=dict(self.custom),
+            rounded=frozenset(self.rounded),
             times=dict(times or {}),
             callers=dict(callers or {}),
             versions=dict(self.tensors.versions),
