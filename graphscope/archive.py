@@ -126,7 +126,7 @@ def _check_head(top: Any) -> None:
     if not isinstance(top, dict) or top.get("graphscope") != "trace":
         raise GraphscopeError("`graphscope inspect -o run.trace SCRIPT` writes one")
     if top.get("version") != VERSION:
-        raise GraphscopeError(f"its version is {top.get('version')!r}, and this graphscope reads version {VERSION}")
+        raise GraphscopeError(f"its version is {top.get('version')!r:.40}, and this graphscope reads version {VERSION}")
     fields = top.get("fields")
     if not isinstance(fields, dict) or not all(_are_names(names) for names in fields.values()) or "report" not in top:
         raise GraphscopeError("its `fields` or its `report` is missing")
@@ -154,7 +154,7 @@ def _decoded(value: Any, fields: dict[str, list[str]]) -> Any:
             raise GraphscopeError(f"a {name} of what cannot be in one") from None
     kind: Any = _vocabulary().get(name)
     if kind is None:
-        raise GraphscopeError(f"a {name!r}, which is nothing that a trace is made of")
+        raise GraphscopeError(f"a {name!r:.40}, which is nothing that a trace is made of")
     try:
         if issubclass(kind, Enum):
             return kind(inside)
@@ -196,7 +196,7 @@ class _Checker:
             key_hint, item_hint = hints or (object, object)
             for key, each in value.items():
                 self.check(key, key_hint, f"a key of {where}")
-                self.check(each, item_hint, f"{where}[{key!r}]")
+                self.check(each, item_hint, f"{where}[{key!r:.40}]")
             return
         if typing.get_origin(hint) is not tuple or Ellipsis in hints:
             hints = (hints or (object,))[:1] * len(value)

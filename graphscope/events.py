@@ -209,7 +209,10 @@ class GradRead:
 
 @dataclass(frozen=True, slots=True)
 class RequiresGradSet:
-    """A statement set ``requires_grad`` of leaves to ``value``; it may have been that already."""
+    """A statement set ``requires_grad`` of leaves to ``value``; it may have been that already.
+
+    ``callers`` are the statements that called the function in which it stands, innermost first.
+    """
 
     time: int
     step: int
@@ -217,6 +220,7 @@ class RequiresGradSet:
     value: bool
     tensors: tuple[TensorId, ...]
     thread: int = 0
+    callers: tuple[Location, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,6 +351,11 @@ class Call:
     likely: bool = False
     numbers: tuple[float, ...] = ()
     mode_at: Location | None = None
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether nothing that went in required grad."""
+        return bool(self.needs_grad) and not any(self.needs_grad)
 
     @property
     def cuts(self) -> bool:

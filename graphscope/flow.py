@@ -46,6 +46,15 @@ class Cut:
     @property
     def is_operation(self) -> bool:
         """Whether an operation that has no gradient made it, such as ``argmax``: not a way of dropping the history."""
+        return self._computes and not self.call.is_frozen
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether nothing stopped the gradient but that what went in was frozen."""
+        return self._computes and self.call.is_frozen
+
+    @property
+    def _computes(self) -> bool:
         call = self.call
         return not (call.leaves or call.enters or call.op in WAYS_OUT) and call.grad_mode == "enabled"
 

@@ -35,7 +35,13 @@ class Term:
 
 def terms(trace: Trace) -> tuple[Term, ...]:
     """The terms of all losses, in order of time: what is added, also from lists, and also after a scaling."""
-    wanted = {root.tensor: root.tensor for event in trace.backwards if event.accumulates for root in event.roots}
+    wanted = {
+        root.tensor: root.tensor
+        for event in trace.backwards
+        if event.accumulates
+        for root in event.roots
+        if root.node is not None  # a loss that trains nothing at all is refused as a whole
+    }
     found: list[Term] = []
     for call in reversed(trace.calls):
         for output in call.outputs:

@@ -305,6 +305,8 @@ def what_cut(call: Call) -> str:
         return "torch.autograd.grad gives gradients without a history here, as create_graph=True is missing"
     if call.op in WAYS_OUT:
         return f"`{call.op}` drops the history here"
+    if call.is_frozen:
+        return f"what `{call.op}` is given is frozen here: it records no history"
     return f"`{call.op}` has no gradient: the history ends here"
 
 

@@ -469,7 +469,7 @@ def test_what_is_frozen_for_one_loss_is_not_laid_on_the_operation(tmp_path: Path
         loss = rec + adv + judged
     """
     _, report = inspected(step, tmp_path)
-    cleared = [each.message for each in report.cleared if each.code == "GS206"]
+    cleared = [each.message for each in report.cleared if each.code == "GS202"]
     assert cleared and all(message.startswith("freezing keeps `loss` from `enc` here") for message in cleared)
 
 

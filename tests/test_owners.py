@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 
 import torch
 from torch import nn
@@ -137,3 +138,29 @@ def test_value_without_its_history_is_told_to_be_written() -> None:
             hidden.requires_grad = False
     (finding,) = loud(report)
     assert finding.fixes[0].title.startswith("write `hidden = hidden.detach()`")
+
+
+def test_critic_that_stays_frozen_is_told_of_beside_what_its_spectral_norm_does_itself() -> None:
+    generator = nn.Linear(4, 2)
+    critic = nn.Sequential(nn.utils.parametrizations.spectral_norm(nn.Linear(2, 8)), nn.Linear(8, 1))
+    opt_g, opt_c = torch.optim.SGD(generator.parameters(), lr=0.1), torch.optim.SGD(critic.parameters(), lr=0.1)
+
+    def freeze(net: nn.Module) -> None:
+        for parameter in net.parameters():
+            parameter.requires_grad_(False)
+
+    with graphscope.watch() as report, contextlib.suppress(RuntimeError):
+        for _ in range(2):
+            opt_c.zero_grad()
+            loss = torch.relu(1 - critic(torch.ones(4, 2))).mean() + critic(generator(torch.ones(4, 4)).detach()).mean()
+            loss.backward()
+            opt_c.step()
+            freeze(critic)
+            opt_g.zero_grad()
+            (-critic(generator(torch.ones(4, 4))).mean()).backward()
+            opt_g.step()
+    (finding,) = loud(report)
+    assert finding.code == "GS205"
+    lines = [inspect.getsourcelines(freeze)[1] + 2, inspect.getsourcelines(freeze)[1] + 10]
+    causes = [place.location.line for place in finding.places if place.label.startswith("frozen")]
+    assert causes == lines

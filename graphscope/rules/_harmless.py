@@ -36,7 +36,7 @@ def _judged(trace: Trace) -> Iterator[tuple[Cut, Location, str]]:
         where = cut.call.mode_at or cut.call.location
         if where is None or cut.from_tensors & lost:
             continue
-        if cut.is_operation and index not in fed and cut.call.op not in _MEASURES:
+        if (cut.is_operation or cut.is_frozen) and index not in fed and cut.call.op not in _MEASURES:
             continue
         yield cut, where, _reason(trace, cut, fed.get(index, {}), cut.from_tensors & owned, training)
 
@@ -74,13 +74,13 @@ def _reason(
             return "gradients are off here, and what is computed then feeds no loss: it is only looked at, or kept"
         if cut.call.leaves:
             return f"what {what} takes out of torch comes back to no loss: it is only looked at"
-        if cut.is_operation:
+        if cut.is_operation or cut.is_frozen:
             return f"what {what} gives feeds no loss: it measures, and is not to train"
         return f"what {what} gives feeds no loss: a value to look at, or to keep"
     fed = _listed(losses)
     if cut.call.mode_at is not None:
         what = "switching gradients off"
-    elif cut.is_operation and cut.call.needs_grad and not any(cut.call.needs_grad):
+    elif cut.is_frozen:
         what = "freezing"
     if not owned:
         kept = _modules(trace, cut.from_tensors)

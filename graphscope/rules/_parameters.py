@@ -86,8 +86,11 @@ def frozen_places(trace: Trace, parameters: Collection[int]) -> list[Place]:
     for event in trace.events:
         if isinstance(event, RequiresGradSet):
             last.update((id, event) for id in event.tensors if id in parameters)
-    frozen = dict.fromkeys(event.location for event in last.values() if not event.value)
-    return [Place(location, Role.CAUSE, "frozen here") for location in frozen]
+    frozen = {(event.location, event.callers[:1]): None for event in last.values() if not event.value}
+    places = [Place(location, Role.CAUSE, "frozen here") for location, _ in frozen]
+    places += [Place(each, Role.CAUSE, "frozen in what is called here") for _, callers in frozen for each in callers]
+    first = {place.location: place for place in reversed(places)}  # one of a recursion comes once
+    return [place for place in places if first[place.location] is place]
 
 
 def losses(trace: Trace) -> frozenset[int]:

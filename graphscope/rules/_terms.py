@@ -87,6 +87,8 @@ def _constants_added(trace: Trace) -> Iterator[DeadTerm]:
             continue
         before = [cut for cut in following.cuts_of(term.tensor) if cut.call.location is not None]
         before = [cut for cut in before if cut.call.time < term.call.time]
+        if before and all(cut.is_frozen for cut in before):  # somebody meant it to be a constant here
+            continue
         if not before:
             origins = makers.origins(term.tensor)
             before = [cut for origin in origins for cut in regained(trace, following, origin, term.call.time)]

@@ -43,6 +43,7 @@ class CallWatch(TorchFunctionMode):
         self._buffers: set[int] = set()  # tensors on the memory of arrays that the program may fill at any time
         self._kinds: dict[Any, Kind] = {}
         self._mode_at: Location | None = None  # where gradients were last switched off
+        self._is_aside = False  # whether torch did that, to update buffers of its own, which carry no history on
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -82,6 +83,7 @@ class CallWatch(TorchFunctionMode):
         with self._seen.guard():
             if torch.is_grad_enabled() and not enabled:
                 self._mode_at = self._seen.frames.switch(sys._getframe(1)) or self._mode_at
+                self._is_aside = self._seen.frames.is_switched_by_torch(sys._getframe(2))
         function(enabled)
 
     def watched_apply(self) -> Any:
@@ -118,13 +120,15 @@ class CallWatch(TorchFunctionMode):
                 self._seen.refused("requires_grad", args[:1], error, sys._getframe(2))
             raise
         with self._seen.guard():
-            location = self._seen.frames.here(sys._getframe(2))
-            if location is not None:
+            locations, _ = self._seen.frames.trail(sys._getframe(2))
+            if locations:
+                location, *callers = locations
                 number, value = self._seen.tensors.number(args[0], location), args[0].requires_grad
                 self._seen.tensors.rows[number].requires_grad |= value
                 last = self._seen.events[-1] if self._seen.events else None
-                if not isinstance(last, RequiresGradSet) or (last.location, last.value) != (location, value):
-                    last = RequiresGradSet(self._seen.tick(), self._seen.step, location, value, ())
+                if not isinstance(last, RequiresGradSet) or not _is_same_loop(last, location, callers, value):
+                    time, step = self._seen.tick(), self._seen.step
+                    last = RequiresGradSet(time, step, location, value, (), callers=tuple(callers))
                     self._seen.events.append(last)
                 self._seen.switched.setdefault(last.time, []).append(number)
         return result
@@ -243,8 +247,8 @@ class CallWatch(TorchFunctionMode):
                 if node is not None:
                     row.sequence = node
             gives.append(requires_grad and (not entered or each.grad_fn is not None))
-        if known or certain or likely:
-            mode = _grad_mode()
+        mode = _grad_mode()
+        if (known or certain or likely) and not (self._is_aside and mode == "no_grad"):
             self._seen.calls.append(
                 Call(
                     self._seen.tick(),
@@ -337,3 +341,8 @@ def _grad_mode() -> str:
 
 def _floats(args: tuple[Any, ...]) -> tuple[float, ...]:
     return tuple([float(each) for each in args if isinstance(each, _FLOATS)])
+
+
+def _is_same_loop(last: RequiresGradSet, location: Location, callers: list[Location], value: bool) -> bool:
+    """Whether this is one more turn of the loop over parameters that the last event is about."""
+    return (last.location, last.value, last.callers) == (location, value, tuple(callers))

@@ -15,6 +15,8 @@ import torch
 from ..location import Location
 
 _CALL_IMPL = torch.nn.Module._call_impl.__code__
+_SWITCHES = {module.__file__ for module in (torch.autograd.grad_mode, torch.utils._contextlib, torch.overrides)}
+_UTILITIES = str(Path(torch.nn.utils.__file__).parent) + os.sep
 _LIBRARIES = tuple(
     {
         str(Path(folder).resolve()) + os.sep
@@ -102,6 +104,12 @@ class Frames:
                     return Location(self.relative(code.co_filename), line, line, code.co_name)
             frame = frame.f_back
         return None if frame is None or frame.f_code is self.edge else self.location(frame)
+
+    def is_switched_by_torch(self, frame: FrameType | None) -> bool:
+        """Whether ``torch.nn.utils`` switches gradients off, for its own ends: a spectral norm updates its vectors."""
+        while frame is not None and frame.f_code.co_filename in _SWITCHES:
+            frame = frame.f_back
+        return frame is not None and frame.f_code.co_filename.startswith(_UTILITIES)
 
     def _locate(self, frame: FrameType) -> Location:
         code, line = frame.f_code, frame.f_lineno
