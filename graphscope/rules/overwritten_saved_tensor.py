@@ -10,7 +10,9 @@ from ..findings import Confidence, Finding, Place, Role, Severity
 from ..remedies import remedies
 from ..rule import Rule
 from ..trace import Trace
-from ._lifetime import call_text, cause_text, failures
+from ._lifetime import call_text, cause_text, failures, joined_at, kept_at
+
+_MOST_PLACES = 4
 
 
 class OverwrittenSavedTensor(Rule):
@@ -33,6 +35,29 @@ class OverwrittenSavedTensor(Rule):
                 h.sum().backward()
             except RuntimeError:
                 pass
+
+    Bad (a memory takes the graph of each step into the next, whose weights were updated)::
+
+        import contextlib, torch, graphscope
+
+        class Reader(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.write = torch.nn.Linear(4, 4)
+                self.memory = torch.zeros(2, 4)
+
+            def forward(self, x):
+                read = self.memory + self.write(x)
+                self.memory = torch.tanh(self.write(read))  # GS102
+                return read
+
+        net = Reader()
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        with graphscope.watch() as report, contextlib.suppress(RuntimeError):
+            for _ in range(2):
+                opt.zero_grad()
+                (net(torch.ones(2, 4)) - 1).pow(2).sum().backward()
+                opt.step()
 
     Good::
 
@@ -66,13 +91,16 @@ class OverwrittenSavedTensor(Rule):
         if node.location is not None and node.location not in causes:
             module = f" in {node.module}" if node.module else ""
             places.append(Place(node.location, Role.RELATED, f"`{node.label}`{module} saved it here"))
+        carried = _carried(trace, verdict, places)
+        again = ", in the graph of an earlier step that this one takes up" if carried else ""
         versions = (
             f" at version {saved.version}, is now at version {verdict.version}" if saved and verdict.version else ""
         )
         return self.finding(
             f"{name}, saved by {node.op}{versions}: it has been modified by an inplace operation, "
-            f"{_by(trace, writers)}, and {call_text(event)} {'needs' if event.ran else 'would need'} the old value",
-            places=places,
+            f"{_by(trace, writers)}, and {call_text(event)} {'needs' if event.ran else 'would need'} the old value"
+            f"{again}",
+            places=[*places, *carried],
             confidence=Confidence.CERTAIN if verdict.certain else Confidence.LIKELY,
             fixes=remedies(trace, verdict),
             nodes=(verdict.node,),
@@ -81,6 +109,15 @@ class OverwrittenSavedTensor(Rule):
             saved=saved.name if saved else None,
             written_by=tuple(cause_text(trace, c) for c in writers),
         )
+
+
+def _carried(trace: Trace, verdict: Verdict, besides: list[Place]) -> list[Place]:
+    """Where the graph of an earlier call is taken up: what it saved is not only overwritten, but freed, too."""
+    freers = [culprit for culprit in verdict.culprits if culprit.kind == "freed"]
+    if not freers:
+        return []
+    joined = joined_at(trace, verdict.event, freers, besides=[place.location for place in besides])[:_MOST_PLACES]
+    return [*joined, *kept_at(trace, [*besides, *joined])[:_MOST_PLACES]]
 
 
 def _tensor_name(trace: Trace, verdict: Verdict) -> str:
