@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -164,3 +165,24 @@ def test_critic_that_stays_frozen_is_told_of_beside_what_its_spectral_norm_does_
     lines = [inspect.getsourcelines(freeze)[1] + 2, inspect.getsourcelines(freeze)[1] + 10]
     causes = [place.location.line for place in finding.places if place.label.startswith("frozen")]
     assert causes == lines
+
+
+def test_term_that_is_only_shown_is_told_of_where_it_is_computed(tmp_path: Path, capfd) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import torch\n"
+        "stem, main, aux = (torch.nn.Linear(4, 4) for _ in range(3))\n"
+        "opt = torch.optim.SGD([*stem.parameters(), *main.parameters(), *aux.parameters()], lr=0.1)\n"
+        "for _ in range(3):\n"
+        "    h = stem(torch.ones(2, 4))\n"
+        "    losses = {'main': main(h).pow(2).mean()}\n"
+        "    aux_loss = aux(h).pow(2).mean()\n"
+        "    opt.zero_grad()\n"
+        "    sum(losses.values()).backward()\n"
+        "    opt.step()\n"
+        "    print(aux_loss.item())\n"
+    )
+    report = graphscope.inspect(script)
+    (finding,) = loud(report)
+    assert finding.code == "GS204"
+    assert [place.location.line for place in finding.places if place.role is Role.CAUSE] == [7, 9, 11]

@@ -108,18 +108,37 @@ def explaining_cuts(trace: Trace, parameters: Collection[int]) -> tuple[Cut, ...
     return tuple(first.values())
 
 
+def left_out(trace: Trace, found: Iterable[Cut]) -> list[Place]:
+    """Where what is only shown was computed, and the backwards that go without it; none where more is done with it."""
+    makers = {id: call for call in trace.calls for id in call.outputs}
+    made: dict[Location, Place] = {}
+    for cut in found:
+        if not _is_shown(trace, cut):
+            return []
+        maker = makers.get(cut.call.inputs[0]) if cut.call.inputs else None
+        if maker is not None and maker.location is not None and maker.location != cut.call.location:
+            made[maker.location] = Place(
+                maker.location, Role.CAUSE, f"`{maker.op}` computes it here, and no loss has it"
+            )
+    if made:
+        for event in trace.backwards:
+            if event.accumulates:
+                made.setdefault(event.location, Place(event.location, Role.CAUSE, "backpropagated without it"))
+    return list(made.values())
+
+
+def _is_shown(trace: Trace, cut: Cut) -> bool:
+    at = cut.call.location
+    shown = at is not None and is_shown(trace.sources.get(at.file, ""), at.line)
+    return shown and cut.call.leaves and not cut.reaches
+
+
 def only_shown(trace: Trace, found: Iterable[Cut]) -> bool:
     """Whether all that these cuts take out of torch is printed or logged there, and was computed for that.
 
     What shares activations with a loss was not: it is a term that the loss lacks.
     """
-    return all(
-        cut.call.leaves
-        and not cut.reaches
-        and (at := cut.call.location) is not None
-        and is_shown(trace.sources.get(at.file, ""), at.line)
-        for cut in found
-    ) and _activations(trace, losses(trace)).isdisjoint(
+    return all(_is_shown(trace, cut) for cut in found) and _activations(trace, losses(trace)).isdisjoint(
         _activations(trace, {id for c in found for id in c.call.inputs})
     )
 

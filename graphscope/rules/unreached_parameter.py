@@ -16,6 +16,7 @@ from ._parameters import (
     dead_ends,
     explaining_cuts,
     in_checkpoint,
+    left_out,
     listed,
     made_places,
     only_shown,
@@ -24,6 +25,10 @@ from ._parameters import (
     ungraded,
 )
 
+_LEFT_OUT = (
+    "; what is computed from them is only shown",
+    "add it to the loss that is backpropagated, or leave these parameters out of the optimizer",
+)
 _REBOUND = (
     "; each turn of the loop overwrites what was computed from them",
     "add the terms up in the loop (`total = total + term`), or leave these parameters out of the optimizer",
@@ -86,7 +91,8 @@ class UnreachedParameter(Rule):
         has_twins = all(_has_reached_twin(trace, id, optimizer) for id in lost)  # experts that were not picked
         if has_twins and only_shown(trace, found):
             found = ()
-        places = cut_places(found)
+        forgotten = left_out(trace, found)
+        places = [*forgotten, *cut_places(found)]
         replaced = () if found else replacements(trace, lost)
         places += made_places(trace, replaced)
         places += [] if found or replaced else dead_ends(trace, lost)
@@ -96,7 +102,9 @@ class UnreachedParameter(Rule):
         rebound = not found and not replaced and overwritten(trace, lost)
         checkpointed = in_checkpoint(trace, found)
         why, advice = _words(trace, bool(found), replaced, optimizer)
-        if checkpointed or rebound:
+        if forgotten:
+            why, advice = _LEFT_OUT
+        elif checkpointed or rebound:
             why, advice = CHECKPOINT_CUTS if checkpointed else _REBOUND
         unexplained = Severity.NOTE if has_twins and not rebound else Severity.WARNING
         return self.finding(
