@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
 
@@ -182,7 +182,7 @@ def _retain(case: _Case) -> Iterator[_Candidate]:
         fix = Fix(title, where, changes_gradients=False, bytes=held, edits=edits)
         timeline = _inserted(_retained(case, case.timeline), _next_turn(case), after=case.position)
         yield _Candidate(fix, timeline, case.trace.graph, popular=True)
-        if case.writers and not case.is_carried:
+        if case.writers and not case.is_carried and not _is_foreign(case):
             timeline = _postponed(case, _retained(case, case.timeline))
             what = _writer(case, case.writers[0].event)
             both = replace(fix, title=f"{title}, and move {what} after {_call(case.verdict.event)}")
@@ -264,16 +264,80 @@ def _inserted(timeline: Timeline, entries: Timeline, *, after: int) -> Timeline:
 
 def _later_write(case: _Case) -> Iterator[_Candidate]:
     """Move the step, or the write, after the call that needs the old values."""
-    if case.writers and not case.is_carried and not case.freers and not any(map(case.is_part, case.writers)):
-        what = " and ".join(dict.fromkeys(_writer(case, culprit.event) for culprit in case.writers))
-        fix = Fix(
-            f"move {what} after {_call(case.verdict.event)}",
-            case.writers[0].event.location,
-            changes_gradients=_step_sees_more(case),
-            bytes=0,
-            edits=_moves(case),
-        )
-        yield _Candidate(fix, _postponed(case, case.timeline))
+    if not case.writers or case.is_carried or case.freers or any(map(case.is_part, case.writers)) or _is_foreign(case):
+        return
+    what = " and ".join(dict.fromkeys(_writer(case, culprit.event) for culprit in case.writers))
+    fix = Fix(
+        f"move {what} after {_call(case.verdict.event)}",
+        case.writers[0].event.location,
+        changes_gradients=_step_sees_more(case),
+        bytes=0,
+        edits=_moves(case),
+    )
+    timeline = _postponed(case, case.timeline)
+    if _wipes(case.trace, timeline) <= _wipes(case.trace, case.timeline):
+        yield _Candidate(fix, timeline)
+    else:
+        yield from _with_zeroing(case, fix)
+
+
+def _with_zeroing(case: _Case, fix: Fix) -> Iterator[_Candidate]:
+    """Move what clears gradients between the two calls before the first of them, lest it clear what a step needs."""
+    zeros = {position for position in _moved(case) if isinstance(case.trace.events[position], ZeroGrad)}
+    moved = [each for each in case.timeline if each[0] in zeros]
+    stays = [each for each in case.timeline if each[0] not in zeros]
+    first = min((call for call, zero in _wipes(case.trace, _postponed(case, case.timeline, zeros))), default=None)
+    if first is None or not moved or not isinstance(call := case.trace.events[first], Backward):
+        return
+    timeline = _postponed(case, _inserted(stays, moved, after=first - 1), zeros)
+    if _wipes(case.trace, timeline) <= _wipes(case.trace, case.timeline):
+        names = " and ".join(dict.fromkeys(_zeroing(case, event) for _, event in moved))
+        steps = [event for position, event in case.timeline if position in _moved(case) - zeros]
+        edits = case.edits(Action.MOVE_AFTER, steps, case.verdict.event.location)
+        edits += case.edits(Action.MOVE_BEFORE, [event for _, event in moved], call.location)
+        title = f"{fix.title}, and {names} before {_call(call)}"
+        yield _Candidate(replace(fix, title=title, edits=edits), timeline)
+
+
+def _zeroing(case: _Case, event: Event) -> str:
+    if isinstance(event, ZeroGrad) and event.optimizer is not None:
+        return f"{case.trace.optimizers[event.optimizer].name}.zero_grad()"
+    return "the zeroing"
+
+
+def _wipes(trace: Trace, timeline: Timeline) -> frozenset[tuple[int, int]]:
+    """The positions of each backward, and of the clearing of gradients that throws away what it made, unused."""
+    fresh: dict[int, set[int]] = {}
+    found: set[tuple[int, int]] = set()
+    for position, event in timeline:
+        match event:
+            case Backward(accumulates=True):
+                for id in trace.reached(event):
+                    fresh.setdefault(id, set()).add(position)
+            case OptimizerStep(optimizer=optimizer):
+                for id in trace.optimizers[optimizer].parameters:
+                    fresh.pop(id, None)
+            case ZeroGrad(tensors=zeroed):
+                found |= {(each, position) for id in zeroed for each in fresh.pop(id, ())}
+            case _:
+                pass
+    return frozenset(found)
+
+
+def _is_foreign(case: _Case) -> bool:
+    """Whether a step moved behind the failing call would use its gradients, though another optimizer is there for it.
+
+    The loss of a critic reaches the generator as well, which is not to follow it. Where that other optimizer holds
+    the same parameters, both losses train them.
+    """
+    reached = case.trace.reached(case.verdict.event)
+    for culprit in case.writers:
+        if isinstance(culprit.event, OptimizerStep):
+            held = reached & set(case.trace.optimizers[culprit.event.optimizer].parameters)
+            others = [set(o.parameters) & reached for o in case.trace.optimizers if o.id != culprit.event.optimizer]
+            if held and any(others) and not held <= set[int]().union(*others):
+                return True
+    return False
 
 
 def _moved(case: _Case) -> frozenset[int]:
@@ -299,9 +363,9 @@ def _moves(case: _Case) -> tuple[Edit, ...]:
     return case.edits(Action.MOVE_AFTER, moved, case.verdict.event.location)
 
 
-def _postponed(case: _Case, timeline: Timeline) -> Timeline:
-    """The steps and writes moved after the failing call, with the clearing of gradients that follows a step."""
-    moved = _moved(case)
+def _postponed(case: _Case, timeline: Timeline, stays: Collection[int] = ()) -> Timeline:
+    """The steps and writes moved after the failing call, with the clearing of gradients that follows, if it may."""
+    moved = _moved(case).difference(stays)
     index = next(index for index, (position, _) in enumerate(timeline) if position == case.position)
     start, end = timeline[: index + 1], timeline[index + 1 :]
     return [each for each in start if each[0] not in moved] + [each for each in start if each[0] in moved] + end
@@ -319,7 +383,7 @@ def _earlier_call(case: _Case) -> Iterator[_Candidate]:
     if not case.writers or case.freers or case.is_carried:
         return
     first = case.writers[0]
-    if first.position == case.position - 1 or not case.existed(first.event.time):
+    if first.position == case.position - 1 or not case.existed(first.event.time) or _is_foreign(case):
         return
     rest = [each for each in case.timeline if each[0] != case.position]
     timeline = _inserted(rest, [(case.position, case.verdict.event)], after=min(_moved(case)) - 1)
@@ -327,13 +391,14 @@ def _earlier_call(case: _Case) -> Iterator[_Candidate]:
     where = case.verdict.event.location
     edits = case.edits(Action.MOVE_BEFORE, [case.verdict.event], first.event.location)
     fix = Fix(title, where, changes_gradients=_step_sees_more(case), bytes=0, edits=edits)
-    yield _Candidate(fix, timeline)
+    if _wipes(case.trace, timeline) <= _wipes(case.trace, case.timeline):
+        yield _Candidate(fix, timeline)
 
 
 def _detach(case: _Case) -> Iterator[_Candidate]:
     """Cut the edges from what was made after the culprits' graphs to what was made before."""
     calls = [each.event for each in case.freers if isinstance(each.event, Backward)]
-    if not calls:
+    if not calls or _trains_once(case):
         return
     graph = case.trace.graph
     old = frozenset().union(*(case.engine.completes(call) for call in calls))
@@ -376,6 +441,26 @@ def _detach(case: _Case) -> Iterator[_Candidate]:
     yield _Candidate(fix, case.timeline, graph=detached)
 
 
+def _trains_once(case: _Case) -> bool:
+    """Whether what was computed once, for all turns of a loop, is to train what an optimizer holds: in each of them."""
+    if not case.is_carried or _made_once(case) is None:
+        return False
+    graph = case.trace.graph
+    shared = graph.reached_tensors(node for culprit in case.verdict.culprits for node in culprit.nodes)
+    return any(not shared.isdisjoint(optimizer.parameters) for optimizer in case.trace.optimizers)
+
+
+def _detach_others(case: _Case) -> Iterator[_Candidate]:
+    """The same, where it keeps the loss from nothing but what another optimizer is there for: a critic's."""
+    for candidate in _detach(case):
+        roots = [root.node for root in case.verdict.event.roots if root.node is not None]
+        kept = candidate.graph.reached_tensors(roots) if candidate.graph is not None else frozenset()
+        lost = case.trace.graph.reached_tensors(roots) - kept
+        held = [frozenset(optimizer.parameters) for optimizer in case.trace.optimizers]
+        if any(lost & each for each in held) and all(not (lost & each and kept & each) for each in held):
+            yield candidate
+
+
 def _detachments(case: _Case, cut: Iterable[int], joins: frozenset[int]) -> tuple[Edit, ...]:
     """The edits that detach, in each statement that made a cut node, the tensors it took from the earlier graph."""
     graph = case.trace.graph
@@ -412,6 +497,8 @@ def _recompute(case: _Case) -> Iterator[_Candidate]:
     between = case.trace.events[last.position : case.position]
     wrote = bool(case.writers) or any(isinstance(each, OptimizerStep | InPlaceWrite) for each in between)
     title = f"compute {what} again after {_places(culprits)}"
+    if case.is_carried and what.startswith("what "):
+        title = f"compute {what} anew for each {_call(event)}"
     fix = Fix(title, event.location, changes_gradients=wrote, bytes=0, edits=edits)
     yield _Candidate(fix, [each for each in case.timeline if each[0] >= case.position])
 
@@ -433,12 +520,25 @@ def _computed_again(case: _Case) -> tuple[Edit, ...]:
 def _made_once(case: _Case) -> Location | None:
     """The statement that gave all of what the failing call shares with its culprits, if that ran only once."""
     graph = case.trace.graph
-    shared = [node for culprit in case.verdict.culprits for node in culprit.nodes]
-    places = {graph.locations.get(node) for node in shared}
-    if len(places) != 1 or (place := places.pop()) is None:
+    shared = {node for culprit in case.verdict.culprits for node in culprit.nodes}
+    if {graph.locations.get(node) for node in shared} != {place := graph.locations.get(min(shared, default=-1))}:
+        place = _only([_called(case, node) for node in shared])
+    if place is None:
         return None
-    times = {graph.times[node] for node, location in graph.locations.items() if location == place}
-    return place if max(times) < case.verdict.culprits[0].event.time else None
+    again = (node for node, at in graph.locations.items() if place in (at, *graph.callers.get(node, ())))
+    return place if max(graph.times[node] for node in again) < case.verdict.culprits[0].event.time else None
+
+
+def _called(case: _Case, node: int) -> Location | None:
+    """The statement that made a node, of those in the function of the failing call."""
+    here = case.verdict.event.location
+    around = (case.trace.graph.locations.get(node), *case.trace.graph.callers.get(node, ()))
+    return next((each for each in around if each and (each.file, each.function) == (here.file, here.function)), None)
+
+
+def _only(places: list[Location | None]) -> Location | None:
+    """The place that all of these are."""
+    return places[0] if len(set(places)) == 1 else None
 
 
 def _without_write(case: _Case) -> Iterator[_Candidate]:
@@ -500,6 +600,7 @@ _PROPOSALS: tuple[Callable[[_Case], Iterator[_Candidate]], ...] = (
     _later_write,
     _earlier_call,
     _without_write,
+    _detach_others,
     _recompute,
     _detach,
 )

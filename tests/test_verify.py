@@ -139,8 +139,7 @@ SHOWN = {
     },
     FEATURES_ONCE: {
         "pass retain_graph=True": True,
-        "compute what train.py:4 gives again after train.py:7": None,
-        "detach() what this statement takes from the earlier graph": True,
+        "compute what train.py:4 gives anew for each loss.backward()": None,
     },
     RUNNING_TOTAL: {
         "detach() what this statement takes from the earlier graph": True,
