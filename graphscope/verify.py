@@ -20,10 +20,16 @@ from typing import Any
 from ._plain import dataclass
 from .analyzer import analyze
 from .edits import Changed, changed, diff
-from .findings import Finding, Fix
+from .findings import Action, Finding, Fix, Severity
 from .report import Report
 from .trace import Outcome
 
+_BROUGHT = {  # the faults that an edit may make
+    Action.DETACH: ("GS202", "GS203", "GS204"),
+    Action.NO_GRAD: ("GS202", "GS203", "GS204"),
+    Action.MOVE_AFTER: ("GS302", "GS303", "GS307"),
+    Action.MOVE_BEFORE: ("GS302", "GS303", "GS307"),
+}
 _START = "import sys; sys.path.append(sys.argv[2]); from graphscope import verify; verify.child(sys.argv[1])"
 
 
@@ -70,7 +76,7 @@ class _Run:
     """What came of one run: how it ended, what was found where, and the gradients of the first steps."""
 
     outcome: Outcome
-    found: tuple[tuple[str, str, int], ...] = ()
+    found: tuple[tuple[str, bool, list[tuple[str, int]]], ...] = ()  # the code, whether it is no note, and the places
     gradients: tuple[Any, ...] = ()
     key: tuple[Changed, ...] = ()
 
@@ -95,10 +101,25 @@ class _Trials:
             said = f"whether this fix holds, as the program with it was still running after {self._limit:.0f} s"
             self.unseen[f"{said}: {fix.title}"] = None
             return fix, None
-        problem = _problem(run, finding, files, self._report.trace.outcome)
+        problem = _problem(run, finding, files, self._report.trace.outcome) or self._new_fault(run, fix, files)
         if problem is not None:
             return replace(fix, works=False, verified=False, reason=problem), None
         return replace(fix, verified=True), run
+
+    def _new_fault(self, run: _Run, fix: Fix, files: tuple[Changed, ...]) -> str | None:
+        """What an edit of this sort is known to bring, where it is found at the lines of the fix, and was not before.
+
+        Other faults were there, and only come to light as the program gets further.
+        """
+        ends = [end for edit in fix.edits for end in (edit.location, edit.other) if end is not None]
+        edited = {(end.file, line) for end in ends for line in range(end.line, end.end_line + 1)}
+        brought = {code for edit in fix.edits for code in _BROUGHT.get(edit.action, ())}
+        known = {(each.code, _start_of(each)) for each in self._report.findings}
+        for code, is_loud, places in run.found:
+            before = [_before(place, files) for place in places]
+            if is_loud and code in brought and (code, before[0]) not in known and not edited.isdisjoint(before):
+                return f"{code} is found in its place"
+        return None
 
     def run(self, files: tuple[Changed, ...]) -> _Run | None:
         """Run the program with these files in the place of its own; None if it does not end in time."""
@@ -144,7 +165,11 @@ def child(folder: str) -> None:
     spec = json.loads(Path(folder, "spec.json").read_text())
     files = {path: Path(folder, copy).read_bytes() for path, copy in spec["files"].items()}
     trace, gradients = trial.run(spec["target"], spec["args"], module=spec["module"], files=files)
-    found = [(f.code, f.location.file, f.location.line) for f in analyze(trace).findings if f.location is not None]
+    found = [
+        (f.code, f.severity is not Severity.NOTE, [(place.location.file, place.location.line) for place in f.places])
+        for f in analyze(trace).findings
+        if f.places
+    ]
     result = {
         "status": trace.outcome.status,
         "exception": trace.outcome.exception,
@@ -161,12 +186,22 @@ def _problem(run: _Run, finding: Finding, files: tuple[Changed, ...], before: Ou
         return textwrap.shorten(outcome.exception, 140, placeholder=" ...")
     if outcome.status not in (0, before.status if before.exception is None else 0):
         return f"the program ends with status {outcome.status}"
-    for code, file, line in run.found:
-        edited = next((each for each in files if each.file == file), None)
-        place = (file, edited.line_before(line) if edited else line)
-        if code == finding.code and finding.location and place == (finding.location.file, finding.location.line):
+    for code, _, places in run.found:
+        if code == finding.code and _before(places[0], files) == _start_of(finding):
             return f"{code} is found again"
     return None
+
+
+def _start_of(finding: Finding) -> tuple[str, int] | None:
+    """Where it is reported."""
+    return None if finding.location is None else (finding.location.file, finding.location.line)
+
+
+def _before(place: tuple[str, int], files: tuple[Changed, ...]) -> tuple[str, int]:
+    """Where a place of the edited program was before."""
+    file, line = place
+    edited = next((each for each in files if each.file == file), None)
+    return file, edited.line_before(line) if edited else line
 
 
 def _compared(tried: Sequence[tuple[Fix, _Run | None]], trials: _Trials) -> Iterator[Fix]:

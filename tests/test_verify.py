@@ -297,3 +297,23 @@ def test_without_libcst_one_line_says_what_to_install(home: Path, monkeypatch: p
         result = CliRunner().invoke(cli.main, ["inspect", option, "train.py"])
         assert (result.exit_code, result.stdout) == (2, "")
         assert result.stderr == "Error: --verify and --diff need libcst: pip install 'torch-graphscope[fix]'\n"
+
+
+def test_a_fix_that_makes_another_fault_fails(home: Path) -> None:
+    source = """
+        import torch
+        encoder, head = torch.nn.Linear(3, 4), torch.nn.Linear(4, 1)
+        opt = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.1)
+        for turn in range(3):
+            code = encoder(torch.ones(5, 3)).exp()
+            code += 1
+            loss = head(code).pow(2).mean()
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+        """
+    copied = Fix("copy", edits=(Edit(Action.OUT_OF_PLACE, at(6)),))
+    detached = Fix("detach", edits=(*copied.edits, Edit(Action.DETACH, at(7), name="code")))
+    found = fixes(verify(proposing(inspected(source), detached, copied)))
+    assert (found["copy"].verified, found["detach"].verified) == (True, False)
+    assert found["detach"].reason == "GS204 is found in its place"

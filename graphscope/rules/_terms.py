@@ -89,12 +89,20 @@ def _constants_added(trace: Trace) -> Iterator[DeadTerm]:
         before = [cut for cut in before if cut.call.time < term.call.time]
         if before and all(cut.is_frozen for cut in before):  # somebody meant it to be a constant here
             continue
+        if before and all(_was_backpropagated(trace, cut) for cut in before):  # a running total: it has trained
+            continue
         if not before:
             origins = makers.origins(term.tensor)
             before = [cut for origin in origins for cut in regained(trace, following, origin, term.call.time)]
         if before and not makers.lead_to(term.tensor, beside[term.loss]):
             sure = all(cut.certain for cut in before)
             yield DeadTerm(term, tuple(before), Confidence.CERTAIN if sure else Confidence.LIKELY)
+
+
+def _was_backpropagated(trace: Trace, cut: Cut) -> bool:
+    """Whether what is cut off is a loss that was backpropagated before."""
+    roots = (root for event in trace.backwards if event.time < cut.call.time for root in event.roots)
+    return any(root.tensor in cut.call.inputs for root in roots)
 
 
 class _Makers:

@@ -50,6 +50,20 @@ class DeadTerm(Rule):
             loss.backward()
             opt.step()
             print(penalty.item() + 1)
+
+    Good (what a running total had before has trained already)::
+
+        import torch, graphscope
+
+        net = torch.nn.Linear(4, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        with graphscope.watch() as report:
+            total = torch.zeros(())
+            for _ in range(3):
+                total = total.detach() + net(torch.ones(2, 4)).pow(2).mean()
+                opt.zero_grad()
+                total.backward()
+                opt.step()
     """
 
     code = "GS202"
