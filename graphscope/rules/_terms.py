@@ -101,8 +101,8 @@ def _constants_added(trace: Trace) -> Iterator[DeadTerm]:
 
 def _was_backpropagated(trace: Trace, cut: Cut) -> bool:
     """Whether what is cut off is a loss that was backpropagated before."""
-    roots = (root for event in trace.backwards if event.time < cut.call.time for root in event.roots)
-    return any(root.tensor in cut.call.inputs for root in roots)
+    before = (event for event in trace.backwards if event.accumulates and event.time < cut.call.time)
+    return any(root.tensor in cut.call.inputs for event in before for root in event.roots)
 
 
 class _Makers:
