@@ -110,6 +110,24 @@ class UnusedCreateGraph(Rule):
             loss.backward()
             opt.step()
 
+    Bad, as the second derivative is a constant beside what trains::
+
+        import torch, graphscope
+
+        net = torch.nn.Sequential(torch.nn.Linear(1, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+        viscosity = torch.nn.Parameter(torch.tensor(-1.0))
+        opt = torch.optim.SGD([*net.parameters(), viscosity], lr=0.1)
+        with graphscope.watch() as report:
+            for _ in range(3):
+                x = torch.rand(16, 1, requires_grad=True)
+                u = net(x)
+                (u_x,) = torch.autograd.grad(u.sum(), x, create_graph=True)
+                (u_xx,) = torch.autograd.grad(u_x.sum(), x, retain_graph=True)  # GS106
+                loss = (u_x - viscosity.exp() * u_xx).pow(2).mean() + u.pow(2).mean()
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+
     Good::
 
         import torch, graphscope
@@ -288,13 +306,22 @@ def _constants(trace: Trace) -> Iterator[tuple[Location, Call]]:
             for id, needs in zip(call.inputs, call.needs_grad, strict=False)
             if id in derived and (needs or id not in numbers or trace.graph.tensor(id).shape != ())
         ]
-        weighs = call.op in _PRODUCTS and any(id in following.alive and id not in derived for id in call.inputs)
+        others = [id for id in call.inputs if id in following.alive and id not in derived]
+        weighs = call.op in _PRODUCTS and others and not _is_scaled(trace, taken, others)
         if taken and call.op in _POINTWISE and not weighs:
             derived.update(dict.fromkeys(call.outputs, derived[taken[0]]))
             if taken[0] in numbers:
                 numbers.update(call.outputs)
             if losses.intersection(call.outputs) and any(call.gives_grad):
                 yield derived[taken[0]], call
+
+
+def _is_scaled(trace: Trace, derived: list[int], factors: list[int]) -> bool:
+    """Whether a field of derivatives is multiplied by a coefficient, one trained number: no weight of a loss."""
+    numbers = ((), (1,))
+    return all(trace.graph.tensor(id).shape in numbers for id in factors) and any(
+        trace.graph.tensor(id).shape not in numbers for id in derived
+    )
 
 
 def _reads(trace: Trace, trained: set[int]) -> Iterator[GradRead]:
