@@ -186,3 +186,33 @@ def test_term_that_is_only_shown_is_told_of_where_it_is_computed(tmp_path: Path,
     (finding,) = loud(report)
     assert finding.code == "GS204"
     assert [place.location.line for place in finding.places if place.role is Role.CAUSE] == [7, 9, 11]
+
+
+def test_parameter_made_of_a_result_is_where_its_history_ends() -> None:
+    hyper, net = nn.Linear(4, 6), nn.Linear(3, 2, bias=False)
+    with graphscope.watch() as report:
+        opt = torch.optim.SGD(hyper.parameters(), lr=0.1)
+        for _ in range(3):
+            generated = hyper(torch.ones(4)).view(2, 3)
+            net.weight = nn.Parameter(generated)
+            opt.zero_grad()
+            net(torch.ones(5, 3)).pow(2).mean().backward()
+            opt.step()
+    (finding,) = loud(report)
+    assert finding.code == "GS203"
+    assert finding.places[0].label.startswith("`Parameter` drops the history")
+    assert finding.facts["cut"] is not None
+
+
+def test_parameters_of_plain_memory_have_no_history_to_lose() -> None:
+    net = nn.Linear(3, 3)
+    with graphscope.watch() as report:
+        net.register_parameter("scale", nn.Parameter(net.weight.detach().mean().clone()))
+        twin = nn.Linear(3, 3)
+        twin.weight = nn.Parameter(net.weight.data)
+        opt = torch.optim.SGD([*net.parameters(), *twin.parameters()], lr=0.1)
+        for _ in range(3):
+            opt.zero_grad()
+            (twin(net(torch.ones(2, 3))) * net.scale).pow(2).mean().backward()
+            opt.step()
+    assert not [call for call in report.trace.calls if call.op == "Parameter" and any(call.needs_grad)]

@@ -179,7 +179,11 @@ def _unused(trace: Trace, parameters: Collection[int]) -> list[Call]:
     return [
         call
         for call in trace.calls
-        if any(id in alive for id in call.outputs) and used.isdisjoint(call.outputs) and call.location is not None
+        if any(id in alive for id in call.outputs)
+        and used.isdisjoint(call.outputs)
+        and call.location is not None
+        and call.inputs
+        and not any(trace.graph.tensor(id).is_parameter for id in call.outputs)  # where they are made, or filled
     ]
 
 

@@ -141,11 +141,15 @@ class Recording:
         number = self.tensors.known(tensor)
         if number is not None:
             return number
-        maker = self.tensors.alias(tensor) if tensor.requires_grad and _torch.is_leaf(tensor) else None
+        if not (tensor.requires_grad and _torch.is_leaf(tensor)):
+            return self.tensors.number(tensor, made_at)
+        result, maker = self.tensors.result_below(tensor), self.tensors.alias(tensor)
+        maker = maker if result is None else result
         if maker is None:
             return self.tensors.number(tensor, made_at)
         number = self.tensors.number(tensor, made_at or self.tensors.rows[maker].made_at)
-        self.calls.append(Call(self.tick(), type(tensor).__name__, location, (maker,), (number,), (False,), (False,)))
+        needs = (result is not None,)
+        self.calls.append(Call(self.tick(), type(tensor).__name__, location, (maker,), (number,), needs, (False,)))
         return number
 
     def parameter_made(self, module: Any, name: str, parameter: Tensor | None) -> None:
@@ -155,6 +159,8 @@ class Recording:
                 locations, _ = self.frames.trail(sys._getframe(1))
                 if locations:
                     self.tensors.born(parameter, Birth(self._time, tuple(locations)))
+                    if self.tensors.known(parameter) is None and self.tensors.result_below(parameter) is not None:
+                        self.number(parameter, locations[0])  # by its first use, what it was made of may be gone
 
     def refused(self, op: str, inputs: Iterable[Tensor], error: Exception, frame: FrameType) -> None:
         """Torch refused a call."""

@@ -14,6 +14,7 @@ from ..graph import Birth, TensorRef
 from ..location import Location
 from . import _torch
 
+_LATELY = 256  # tensors that are looked at
 DTYPES: dict[torch.dtype, str] = {}
 _DEVICES: dict[torch.device, str] = {}
 
@@ -151,6 +152,15 @@ class Tensors:
         if known is None or (known[2] is not None and known[2]()):
             return None
         return self._makers.get(known[0])
+
+    def result_below(self, tensor: Tensor) -> int | None:
+        """The number of a tensor with a history, made lately, whose memory this one lives in: ``Parameter(t)``."""
+        start = _torch.storage_start(tensor)
+        for number in range(len(self.rows) - 1, max(-1, len(self.rows) - 1 - _LATELY), -1):
+            made = self.rows[number].ref() if self.rows[number].sequence is not None and start else None
+            if made is not None and _torch.storage_start(made) == start:
+                return number
+        return None
 
     def made(self, number: int, tensor: Tensor) -> None:
         """Remember that this tensor's storage was filled by the call that gave it: what a new Parameter is made of."""
