@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 
 from ..location import Location
 from ..trace import Trace
 
+_RANDOM = re.compile(r"(self\.)?(random|(np|numpy)\.random|rng|_?random_state)\.\w+$")
 _LOGGERS = {"print", "log", "debug", "info", "warning", "write", "set_postfix", "set_description"}
 _LOGGERS |= {"add_scalar", "add_scalars", "add_histogram", "log_metric", "log_metrics", "track"}
 _WITHOUT_HISTORY = {"item", "tolist", "detach", "data", "numpy", "shape"}
@@ -146,3 +148,19 @@ def ran(trace: Trace) -> frozenset[tuple[str, int]]:
     found.update((place.file, place.line) for place in places if place is not None)
     found.update((place.file, place.line) for place in trace.graph.locations.values())
     return frozenset(found)
+
+
+def draws(trace: Trace, inside: Collection[Location]) -> list[Location]:
+    """Where the functions that these places are in ask for random numbers that are not torch's: Python's, numpy's."""
+    found = set()
+    for at in inside:
+        functions = (
+            node
+            for node in ast.walk(parsed(trace.sources.get(at.file, "")))
+            if isinstance(node, ast.FunctionDef | ast.Lambda) and node.lineno <= at.line <= (node.end_lineno or 0)
+        )
+        for function in functions:
+            for node in ast.walk(function):
+                if isinstance(node, ast.Call) and _RANDOM.match(ast.unparse(node.func)):
+                    found.add(Location(at.file, node.lineno, node.end_lineno or node.lineno, at.function))
+    return sorted(found)

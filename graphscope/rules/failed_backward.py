@@ -10,8 +10,18 @@ from ..location import Location
 from ..rule import Rule
 from ..trace import Trace
 from ._lifetime import call_text, verdicts
+from ._source import draws
 
 _KNOWN = ("second time", "modified by an inplace operation", "Checkpoint", "checkpoint")
+_DIFFERS = ("A different number of tensors was saved", "Recomputed values for the following tensors have different")
+_AGAIN = (
+    "let what the checkpoint computes do the same when it runs again: only torch's generators are set back, so draw "
+    "what Python's or numpy's give outside of it, and pass it in; and change no state in it that it reads"
+)
+_UNCHANGED = (
+    "leave what a checkpoint was given unchanged until its backward, hand it all that it reads as arguments, and pass "
+    "use_reentrant=False"
+)
 _ELSEWHERE = ("does not require grad and does not have a grad_fn",)
 
 
@@ -35,6 +45,21 @@ class FailedBackward(Rule):
                 torch.autograd.grad(y.sum(), x)  # GS109
             except RuntimeError:
                 pass
+
+    Bad (Python's own generator is not set back when a checkpoint is computed again)::
+
+        import contextlib, random, torch, graphscope
+        from torch.utils.checkpoint import checkpoint
+
+        net = torch.nn.Linear(4, 4)
+        random.seed(0)
+
+        def sometimes(x):
+            return torch.tanh(net(x)) if random.random() < 0.5 else net(x)  # GS109
+
+        with graphscope.watch() as report, contextlib.suppress(RuntimeError):
+            for _ in range(8):
+                checkpoint(sometimes, torch.ones(2, 4), use_reentrant=False).sum().backward()
 
     Good::
 
@@ -71,14 +96,7 @@ class FailedBackward(Rule):
             f"{call_text(event)} raised {first if len(first) <= 200 else first[:197] + '...'}",
             places=[failure, *causes.values()],
             confidence=Confidence.LIKELY,
-            fixes=[
-                Fix(
-                    "leave what a checkpoint was given unchanged until its backward, hand it all that it reads as "
-                    "arguments, and pass use_reentrant=False"
-                )
-            ]
-            if hidden
-            else (),
+            fixes=[Fix(_AGAIN if any(text in error for text in _DIFFERS) else _UNCHANGED)] if hidden else (),
             nodes=hidden,
             call=call_text(event),
             error=error,
@@ -103,6 +121,17 @@ def _candidates(trace: Trace, event: Backward) -> tuple[list[int], dict[Location
     for id in hidden:
         around = (graph.locations.get(id), *graph.callers.get(id, ()))
         at = next((each for each in around if each and (each.file, each.function) == here), around[0])
-        if at is not None:
-            causes.setdefault(at, Place(at, Role.CAUSE, "saves its tensors out of sight here"))
+        called = next((each for each in around if each and _is_checkpoint(trace, each)), at)
+        if called is not None:
+            label = "saves its tensors out of sight here" if called is at else "computed again in backward, from here"
+            causes.setdefault(called, Place(called, Role.CAUSE, label))
+    if any(text in (event.error or "") for text in _DIFFERS):
+        inside = {each for id in hidden if (each := graph.locations.get(id)) is not None}
+        for at in draws(trace, inside):
+            causes.setdefault(at, Place(at, Role.CAUSE, "draws another number when it is computed again"))
     return hidden, causes
+
+
+def _is_checkpoint(trace: Trace, at: Location) -> bool:
+    lines = trace.sources.get(at.file, "").splitlines()[at.line - 1 : at.end_line]
+    return any("checkpoint" in line for line in lines)
