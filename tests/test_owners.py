@@ -216,3 +216,55 @@ def test_parameters_of_plain_memory_have_no_history_to_lose() -> None:
             (twin(net(torch.ones(2, 3))) * net.scale).pow(2).mean().backward()
             opt.step()
     assert not [call for call in report.trace.calls if call.op == "Parameter" and any(call.needs_grad)]
+
+
+def test_way_to_its_own_loss_is_looked_at_first() -> None:
+    generator, critic = nn.Linear(3, 4), nn.Linear(4, 1)
+    opt_g, opt_c = torch.optim.SGD(generator.parameters(), lr=0.1), torch.optim.SGD(critic.parameters(), lr=0.1)
+    with graphscope.watch() as report:
+        for _ in range(3):
+            opt_c.zero_grad()
+            with torch.no_grad():
+                fake = torch.nn.functional.one_hot(generator(torch.ones(2, 3)).argmax(1), 4).float()
+            critic(fake).mean().backward()
+            opt_c.step()
+            opt_g.zero_grad()
+            words = torch.nn.functional.one_hot(generator(torch.ones(2, 3)).argmax(1), 4).float()
+            (-critic(words).mean()).backward()
+            opt_g.step()
+    assert {finding.code for finding in loud(report)} == {"GS203", "GS206"}
+    for finding in loud(report):
+        causes = [place.label for place in finding.places if place.role is Role.CAUSE]
+        assert causes == ["`argmax` has no gradient: the history ends here"]
+
+
+def test_derivative_in_a_custom_backward_is_told_to_be_taken_with_gradients_on() -> None:
+    class Again(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, net):
+            ctx.net = net
+            ctx.save_for_backward(x)
+            return net(x)
+
+        @staticmethod
+        def backward(ctx, grad):
+            x = ctx.saved_tensors[0].detach().requires_grad_(True)
+            return torch.autograd.grad(ctx.net(x), x, grad)[0], None
+
+    with graphscope.watch() as report, contextlib.suppress(RuntimeError):
+        Again.apply(torch.ones(2, 3, requires_grad=True), nn.Linear(3, 3)).sum().backward()
+    (finding,) = [each for each in loud(report) if each.code == "GS205"]
+    assert finding.fixes[0].title == "compute it under `with torch.enable_grad():`"
+
+
+def test_result_that_trains_parameters_is_not_told_to_be_made_a_leaf() -> None:
+    net = nn.Linear(3, 3)
+    with graphscope.watch() as report:
+        hidden = net(torch.ones(2, 3))
+        hidden.sum().backward()
+        shifted = torch.ones(3, requires_grad=True) * 2
+        shifted.sum().backward()
+        assert hidden.grad is None
+        assert shifted.grad is None
+    fixes = [[fix.title[:24] for fix in each.fixes] for each in report.findings if each.code == "GS209"]
+    assert fixes == [["call retain_grad() on it"], ["make it a leaf: .detach(", "or call retain_grad() on"]]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from itertools import groupby
 
-from ..events import Call, InPlaceWrite, RequiresGradSet
+from ..events import Backward, Call, InPlaceWrite, OptimizerStep, RequiresGradSet
 from ..findings import Place, Role
 from ..flow import Cut, cuts, follow
 from ..location import Location
@@ -98,9 +98,32 @@ def losses(trace: Trace) -> frozenset[int]:
     return frozenset(root.tensor for event in trace.backwards if event.accumulates for root in event.roots)
 
 
-def explaining_cuts(trace: Trace, parameters: Collection[int]) -> tuple[Cut, ...]:
-    """Where the gradient of these parameters stops on its way from the losses, one for each statement."""
-    found = cuts(trace, parameters, losses(trace))
+def _own_losses(trace: Trace, optimizer: OptimizerRef) -> frozenset[int]:
+    """What was backpropagated last before each step of an optimizer."""
+    last: Backward | None = None
+    found: set[int] = set()
+    for event in trace.events:
+        match event:
+            case Backward(accumulates=True):
+                last = event
+            case OptimizerStep(optimizer=stepped) if stepped == optimizer.id and last is not None:
+                found.update(root.tensor for root in last.roots)
+            case _:
+                pass
+    return frozenset(found)
+
+
+def explaining_cuts(
+    trace: Trace, parameters: Collection[int], optimizer: OptimizerRef | None = None
+) -> tuple[Cut, ...]:
+    """Where the gradient of these parameters stops on its way from the losses, one for each statement.
+
+    If it is on the way from those right before the steps of the optimizer, the losses of others are left aside: a
+    critic's is kept from the generator on purpose.
+    """
+    found = cuts(trace, parameters, _own_losses(trace, optimizer)) if optimizer is not None else ()
+    if not any(cut.reaches for cut in found):
+        found = cuts(trace, parameters, losses(trace))
     first: dict[Location, Cut] = {}
     for cut in found:
         if cut.call.location is not None:

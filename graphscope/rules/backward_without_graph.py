@@ -73,12 +73,16 @@ class BackwardWithoutGraph(Rule):
             if used:
                 return self._frozen_finding(trace, event, root, used, cut_places(found))
         verb = "backward" if event.accumulates else "torch.autograd.grad"
+        reason, advice = _reason(found), _advice(found)
+        if _is_in_custom_backward(trace, event):
+            reason = "gradients are off in the backward of a custom Function, where it was computed"
+            advice = "compute it under `with torch.enable_grad():`"
         where = Place(event.location, Role.FAILURE, f"`{root.name}` has no graph here")
         return self.finding(
             f"`{root.name}` does not require grad and does not have a grad_fn, so {verb} "
-            f"{'fails' if event.ran else 'would fail'}: {_reason(found)}",
+            f"{'fails' if event.ran else 'would fail'}: {reason}",
             places=[where, *cut_places(found)],
-            fixes=[Fix(_advice(found))],
+            fixes=[Fix(advice)],
             loss=root.name,
             cut=cut_fact(trace, found),
             cuts=tuple(cut.call.op for cut in found),
@@ -98,6 +102,13 @@ class BackwardWithoutGraph(Rule):
             loss=root.name,
             parameters=tuple(trace.graph.tensor(id).name for id in sorted(frozen)),
         )
+
+
+def _is_in_custom_backward(trace: Trace, event: Backward) -> bool:
+    """Whether another backward, without ``create_graph``, was under way, in which the code of a Function calls this."""
+    around = (each for each in trace.backwards if each.time < event.time and each.error == event.error)
+    inside = event.location.function.rpartition(".")[2] == "backward" and bool(trace.graph.custom)
+    return inside and event.error is not None and any(not each.create_graph for each in around)
 
 
 def _frozen(trace: Trace, time: int) -> frozenset[int]:

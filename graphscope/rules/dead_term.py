@@ -176,4 +176,6 @@ def _advice(cut: Cut) -> str:
         return "pass create_graph=True to torch.autograd.grad, so that its result has a history"
     if call.grad_mode != "enabled":
         return "compute the term outside of the block that switches gradients off"
+    if call.op in ("detach", "detach_", "data") and cut.exit is None:
+        return f"leave `{call.op}` out, or detach the target of the term only, and not what it is to train"
     return f"keep the tensor itself in the sum, and use `{(cut.exit or call).op}` under another name for logging"

@@ -169,13 +169,14 @@ class MissingGrad(Rule):
         places = [Place(event.location, Role.FAILURE, "its grad is None here")]
         if tensor.made_at is not None and tensor.made_at != event.location:
             places.append(Place(tensor.made_at, Role.CAUSE, "computed here, so it is no leaf"))
+        behind = () if tensor.node is None else trace.graph.reached_tensors([tensor.node])
+        trains = any(trace.graph.tensor(id).is_parameter for id in behind)  # a leaf would keep these from it
+        leaf = Fix("make it a leaf: .detach().requires_grad_() after it is computed", location=tensor.made_at)
+        retained = Fix("or call retain_grad() on it before the backward")
         return self.finding(
             f"the grad of {name} is read, but it is the result of an operation, not a leaf: it stays None",
             places=places,
-            fixes=[
-                Fix("make it a leaf: .detach().requires_grad_() after it is computed", location=tensor.made_at),
-                Fix("or call retain_grad() on it before the backward"),
-            ],
+            fixes=[Fix("call retain_grad() on it before the backward")] if trains else [leaf, retained],
             severity=Severity.ERROR if _is_fatal(trace, event) else Severity.WARNING,
             tensor=tensor.name,
         )

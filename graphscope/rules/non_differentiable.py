@@ -97,7 +97,7 @@ class NonDifferentiable(Rule):
                 yield self._term(trace, dead, cut)
         for optimizer in trace.optimizers:
             lost = ungraded(trace, optimizer)
-            for cut in explaining_cuts(trace, lost) if lost else ():
+            for cut in explaining_cuts(trace, lost, optimizer) if lost else ():
                 if cut.is_operation and cut.reaches and cut.call.location not in told:
                     assert cut.call.location is not None
                     told.add(cut.call.location)

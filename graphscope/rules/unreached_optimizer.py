@@ -20,6 +20,7 @@ from ._parameters import (
     replacements,
     ungraded,
 )
+from ._soft import soft_form
 from ._uncalled import uncalled
 
 
@@ -78,7 +79,7 @@ class UnreachedOptimizer(Rule):
             if not lost or len(lost) < len(trainable):
                 continue
             steps = [step for step in trace.steps if step.optimizer == optimizer.id]
-            found = explaining_cuts(trace, lost)
+            found = explaining_cuts(trace, lost, optimizer)
             replaced = () if found else replacements(trace, lost)
             places = [*cut_places(found), *made_places(trace, replaced)] or uncalled(trace, "backward")
             places.append(Place(steps[0].location, Role.FAILURE, f"`{optimizer.name}` steps without any gradient"))
@@ -93,6 +94,8 @@ class UnreachedOptimizer(Rule):
             why, advice = (
                 CHECKPOINT_CUTS if checkpointed else (instead, _advice(bool(found), bool(replaced), optimizer.name))
             )
+            if found and found[0].is_operation and not checkpointed:
+                advice = soft_form(found[0].call.op)
             yield self.finding(
                 f"none of the {len(lost)} parameters of `{optimizer.name}` ({optimizer.kind}) is reached by a loss: "
                 f"{listed(trace, lost)} keep grad = None, and the step changes nothing{why}",

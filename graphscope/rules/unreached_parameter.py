@@ -87,7 +87,7 @@ class UnreachedParameter(Rule):
 
     def _finding(self, trace: Trace, optimizer: OptimizerRef, lost: tuple[int, ...], held: int) -> Finding:
         steps = [step for step in trace.steps if step.optimizer == optimizer.id]
-        found = explaining_cuts(trace, lost)
+        found = explaining_cuts(trace, lost, optimizer)
         has_twins = all(_has_reached_twin(trace, id, optimizer) for id in lost)  # experts that were not picked
         if has_twins and only_shown(trace, found):
             found = ()

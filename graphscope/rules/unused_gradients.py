@@ -124,6 +124,8 @@ class UnusedGradients(Rule):
                 continue
             gone = [(event, zero) for event, zero in fates if zero is not None]
             many = 2 * len(gone) >= len(fates) or _are_lost_each_time(trace, fates)
+            if any(_is_for_another(trace, event) for event, _ in gone):  # whose parameters it should have reached
+                continue
             if len(gone) > 1 and many and not any(event.time in missed for event, _ in gone):
                 yield self._finding(trace, *gone[-1], len(gone), len(fates))
 
@@ -167,6 +169,12 @@ class UnusedGradients(Rule):
             count=count,
             runs=of,
         )
+
+
+def _is_for_another(trace: Trace, event: Backward) -> bool:
+    """Whether the step right after it is of an optimizer that no backward reaches: another rule tells why."""
+    step = next((step for step in trace.steps if step.time > event.time), None)
+    return step is not None and trace.ever_reached.isdisjoint(trace.optimizers[step.optimizer].parameters)
 
 
 def _are_lost_each_time(trace: Trace, fates: list[tuple[Backward, ZeroGrad | None]]) -> bool:
