@@ -317,3 +317,53 @@ def test_a_fix_that_makes_another_fault_fails(home: Path) -> None:
     found = fixes(verify(proposing(inspected(source), detached, copied)))
     assert (found["copy"].verified, found["detach"].verified) == (True, False)
     assert found["detach"].reason == "GS204 is found in its place"
+
+
+def test_what_moves_takes_the_zeroing_along_that_would_undo_it(home: Path) -> None:
+    source = """
+        import torch
+        torch.manual_seed(0)
+        trunk = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 4), torch.nn.Tanh())
+        value, policy = torch.nn.Linear(4, 1), torch.nn.Linear(4, 2)
+        value_opt = torch.optim.SGD([*trunk.parameters(), *value.parameters()], lr=0.1)
+        policy_opt = torch.optim.SGD([*trunk.parameters(), *policy.parameters()], lr=0.1)
+        for turn in range(2):
+            h = trunk(torch.ones(5, 3))
+            value_loss, policy_loss = value(h).pow(2).mean(), policy(h).pow(2).mean()
+            value_opt.zero_grad()
+            value_loss.backward(retain_graph=True)
+            value_opt.step()
+            policy_opt.zero_grad()
+            policy_loss.backward()
+            policy_opt.step()
+        """
+    found = fixes(verify(inspected(source)))
+    moved = (
+        "move value_opt.step() after policy_loss.backward(), and policy_opt.zero_grad() before value_loss.backward()"
+    )
+    assert list(found) == [moved, "compute policy_loss again after train.py:12"]
+    assert all(fix.verified and fix.works for fix in found.values())
+
+
+def test_a_step_is_not_moved_to_where_it_would_follow_the_loss_of_a_critic(home: Path) -> None:
+    source = """
+        import torch
+        torch.manual_seed(0)
+        generator = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 4))
+        critic = torch.nn.Linear(4, 1)
+        g_opt = torch.optim.SGD(generator.parameters(), lr=0.1)
+        c_opt = torch.optim.SGD(critic.parameters(), lr=0.1)
+        for turn in range(2):
+            fake = generator(torch.ones(5, 3))
+            g_opt.zero_grad()
+            g_loss = -critic(fake).mean()
+            g_loss.backward()
+            g_opt.step()
+            c_opt.zero_grad()
+            c_loss = critic(fake).mean() - critic(torch.zeros(5, 4)).mean()
+            c_loss.backward()
+            c_opt.step()
+        """
+    titles = [title for title, fix in fixes(inspected(source)).items() if fix.works]
+    assert titles[0] == "detach() what this statement takes from the earlier graph"
+    assert not [title for title in titles if "g_opt.step()" in title]
