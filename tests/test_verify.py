@@ -367,3 +367,23 @@ def test_a_step_is_not_moved_to_where_it_would_follow_the_loss_of_a_critic(home:
     titles = [title for title, fix in fixes(inspected(source)).items() if fix.works]
     assert titles[0] == "detach() what this statement takes from the earlier graph"
     assert not [title for title in titles if "g_opt.step()" in title]
+
+
+def test_a_buffer_that_is_filled_from_itself_is_named_as_its_statement_does(home: Path) -> None:
+    source = """
+        import torch
+        net = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+        def rollout(start):
+            states = torch.zeros(4, 3, 2)
+            states[0] = start
+            for t in range(3):
+                states[t + 1] = states[t] + net(states[t])
+            return states
+        prediction = rollout(torch.ones(3, 2))
+        prediction.pow(2).mean().backward()
+        """
+    found = [title for title, fix in fixes(inspected(source)).items() if fix.works]
+    assert found == ["collect the values in a list, and torch.stack it, in place of writing into `states`"]
+    mask = "import torch\nh = torch.ones(3, requires_grad=True).exp()\nh[0] = 0\nloss = h.sum()\nloss.backward()\n"
+    found = [title for title, fix in fixes(verify(inspected(mask))).items() if fix.verified]
+    assert found == ["write to a copy: `h = h.clone()` before it"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from ..events import GradRead, InPlaceWrite, RequiresGradSet
 from ..findings import Finding, Fix, Place, Role, Severity
+from ..location import Location
 from ..rule import Rule
 from ..trace import OptimizerRef, Trace
 from ._between import between
@@ -14,6 +16,8 @@ from ._parameters import listed
 from ._rebuilt import rebuilt
 
 _FEW = 8  # backwards that are looked at to tell a tensor that stays from one that is made anew each time
+
+_CONTAINER = re.compile(r"\.(\w+)\[")
 
 
 class UnownedParameter(Rule):
@@ -236,8 +240,12 @@ class UnownedParameter(Rule):
         copy, original = next(_copies(optimizers), (None, None)) if _has_own_loss(trace, unowned) else (None, None)
         optimizers.sort(key=lambda optimizer: optimizer is not copy)
         made = {trace.graph.tensor(id).made_at for id in unowned}
+        kept = _kept_places(trace, unowned) if hidden else []
+        role = Role.RELATED if kept else Role.CAUSE
+        late = not hidden and all(at is not None and at.function.endswith("forward") for at in made)
         places = [
-            *(Place(at, Role.CAUSE, "made here, where `parameters()` does not see it") for at in made if hidden and at),
+            *kept,
+            *(Place(at, role, "made here, where `parameters()` does not see it") for at in made if hidden and at),
             *(
                 Place(
                     optimizer.location,
@@ -247,7 +255,11 @@ class UnownedParameter(Rule):
                 for optimizer in optimizers
                 if optimizer.location is not None
             ),
-            *(Place(at, Role.RELATED, "made here") for at in made if at is not None and not hidden),
+            *(
+                Place(at, Role.CAUSE if late else Role.RELATED, "made here")
+                for at in made
+                if at is not None and not hidden
+            ),
         ]
         places += [
             Place(event.location, Role.CAUSE, "they begin to train here, in no optimizer")
@@ -262,6 +274,9 @@ class UnownedParameter(Rule):
             if hidden
             else f"give them to `{copy.name}`"
             if copy is not None
+            else "make them in the constructor (nn.LazyLinear, say, where a size is known later only), or run a "
+            f"forward before `{optimizers[0].name}` is made"
+            if late
             else f"add them to `{optimizers[0].name}`, or freeze them with requires_grad_(False)"
         )
         return self.finding(
@@ -354,3 +369,21 @@ def _is_loaded(trace: Trace, id: int) -> bool:
     return any(
         isinstance(event, InPlaceWrite) and event.op == "copy_" and event.write.tensor == id for event in trace.events
     )
+
+
+def _kept_places(trace: Trace, hidden: list[int]) -> list[Place]:
+    """The statements that put parameters into a plain list or dict: which made them, or names it in the constructor."""
+    found: dict[Location, Place] = {}
+    for id in hidden:
+        tensor = trace.graph.tensor(id)
+        attribute = _CONTAINER.search(tensor.name or "")
+        if attribute is None or tensor.birth is None:
+            continue
+        written = re.compile(rf"\.{attribute[1]}\b")
+        for at in tensor.birth.locations[1:]:
+            lines = trace.sources.get(at.file, "").splitlines()[at.line - 1 : at.end_line]
+            if any(written.search(line) for line in lines):
+                label = f"kept in `{attribute[1]}` here, where `parameters()` does not see it"
+                found.setdefault(at, Place(at, Role.CAUSE, label))
+                break
+    return list(found.values())
