@@ -14,6 +14,7 @@ from reports import planned, two_losses
 
 import graphscope.api
 from graphscope import cli
+from graphscope.cli import _output, _rules
 from graphscope.findings import Finding, Severity
 from graphscope.report import Report
 from graphscope.rule import Rule, all_rules
@@ -92,7 +93,7 @@ class MadeUp(Rule):
 
 @pytest.fixture
 def one_rule(monkeypatch):
-    monkeypatch.setattr(cli, "all_rules", lambda: (MadeUp,))
+    monkeypatch.setattr(_rules, "all_rules", lambda: (MadeUp,))
 
 
 # What belongs to whom
@@ -174,7 +175,7 @@ def test_a_terminal_gets_color_unless_it_says_no(environment, colored, monkeypat
     for name, value in {"NO_COLOR": "", "TERM": "xterm", **environment}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    assert cli._is_colored("auto", sys.stdout) is colored
+    assert _output.is_colored("auto", sys.stdout) is colored
 
 
 # Exit status

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 import graphscope
 from graphscope import cli, report
 from graphscope.analyzer import analyze
+from graphscope.cli import _inspect
 from graphscope.rules.freed_graph import FreedGraph
 from graphscope.trace import Trace
 
@@ -54,7 +55,7 @@ def test_a_rule_that_fails_is_raised_where_that_is_asked_for(monkeypatch):
 
 
 def test_a_format_that_fails_leaves_the_findings(monkeypatch):
-    monkeypatch.setattr(sys.modules["graphscope.cli"], "_rendered", broken)
+    monkeypatch.setattr(_inspect, "rendered_as", broken)
     result = inspected("--format", "json")
     assert result.exit_code == 1 and "refused" in result.output
     assert "Error: the json report failed with an internal error of graphscope: KeyError" in result.output
@@ -62,7 +63,7 @@ def test_a_format_that_fails_leaves_the_findings(monkeypatch):
 
 
 def test_a_picture_that_fails_leaves_the_report(monkeypatch):
-    monkeypatch.setattr(cli, "save", broken)
+    monkeypatch.setattr(_inspect, "save", broken)
     result = inspected("--graph", "a.svg")
     assert result.exit_code == 1 and "1 error" in result.output
     assert "Error: drawing a.svg failed with an internal error of graphscope: KeyError" in result.output
