@@ -75,7 +75,7 @@ class OptimizerStep:
     ``graded`` are those that had a ``grad``, ``frozen`` those that did not require grad by then, ``moved`` the
     frozen ones whose values it changed all the same. ``began`` is the
     time when it began, -1 where that was not seen: what came between then and ``time`` ran inside of it. ``ran``
-    is False if it is assumed.
+    is False if it is assumed. ``zero`` tells that every one of the gradients was zero everywhere.
     """
 
     time: int
@@ -89,6 +89,7 @@ class OptimizerStep:
     ran: bool = True
     thread: int = 0
     began: int = -1
+    zero: bool = False
 
     @property
     def start(self) -> int:

@@ -83,7 +83,7 @@ def wasted(trace: Trace) -> Iterator[tuple[Term, Backward, tuple[int, ...]]]:
     backwards = {root.tensor: event for event in trace.backwards if event.accumulates for root in event.roots}
     lost: dict[object, tuple[Term, Backward, tuple[int, ...]]] = {}
     useful: set[object] = set()
-    fate = _Fate(trace)
+    fate = Fate(trace)
     for term in terms(trace):
         event = backwards[term.loss]
         if not term.alive or term.tensor is None or not event.ran or event.error or event.inputs is not None:
@@ -95,14 +95,14 @@ def wasted(trace: Trace) -> Iterator[tuple[Term, Backward, tuple[int, ...]]]:
         leaves = frozenset((tensor.id,)) if node is None else trace.graph.reached_tensors([node])
         made = tensor.made_at if node is None else (trace.graph.locations.get(node), trace.graph.ops[node])
         key = (term.call.location, made)
-        if leaves and all(fate.is_discarded(leaf, event.time) for leaf in leaves):
+        if leaves and all(fate.of(leaf, event.time) == "discarded" for leaf in leaves):
             lost.setdefault(key, (term, event, tuple(sorted(leaves))))
         else:
             useful.add(key)
     yield from (each for key, each in lost.items() if key not in useful)
 
 
-class _Fate:
+class Fate:
     """What becomes of the gradients of each leaf."""
 
     def __init__(self, trace: Trace) -> None:
@@ -123,9 +123,17 @@ class _Fate:
         for id in tensors:
             self._next.setdefault(id, []).append((time, used))
 
-    def is_discarded(self, leaf: int, time: int) -> bool:
-        """Whether a gradient that arrives at this time is never used; False where the recording ends before."""
+    def of(self, leaf: int, time: int) -> str:
+        """Whether a gradient that arrives at this time is ``"used"`` or ``"discarded"``.
+
+        ``"unknown"`` where the recording ends before; ``"late"`` if the optimizer of the leaf has made all its steps.
+        """
         if leaf not in self._held:
             tensor = self._tensors[leaf]
-            return (tensor.is_parameter or tensor.made_at is not None) and leaf not in self._read
-        return next((not used for at, used in self._next.get(leaf, ()) if at > time), False)
+            is_nobodys = (tensor.is_parameter or tensor.made_at is not None) and leaf not in self._read
+            return "discarded" if is_nobodys else "unknown"
+        noted = self._next.get(leaf, [])
+        after = next((used for at, used in noted if at > time), None)
+        if after is None:
+            return "late" if any(used for _, used in noted) else "unknown"
+        return "used" if after else "discarded"

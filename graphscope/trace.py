@@ -118,8 +118,8 @@ class Outcome:
 class Fade:
     """A ``node`` at which the gradient fades that goes from a ``root`` to an ``end``, a node and an ``output`` of it.
 
-    ``kind`` is ``"zero"`` (from there on it is zero everywhere), ``"cancelled"`` (so are the sums of what meets there)
-    or ``"not finite"``.
+    ``kind`` is ``"zero"`` (from there on it is zero everywhere), ``"alone"`` (so it is, behind a softmax over a single
+    number), ``"cancelled"`` (so are the sums of what meets there) or ``"not finite"``.
     """
 
     root: NodeId
@@ -147,7 +147,7 @@ class Trace:
     name. ``unseen`` says in words what could not be examined. ``steps_run`` counts the optimizer steps, those in
     ``pauses`` too. ``gone`` tells when the loss of a backward that retained its graph went away, by TensorRef id, and
     ``released`` the time of the backward after which a storage was gone. ``surveys`` tell which graphs outlive steps,
-    ``fades`` where gradients became zero or not finite, if that was asked.
+    ``fades`` where gradients became zero or not finite, if that was asked, or an optimizer stepped on zeros again.
     """
 
     graph: Graph = field(default_factory=Graph)

@@ -236,6 +236,8 @@ def _always_zero(graph: Graph, node: int) -> str:
 
 def _fading(graph: Graph, target: Root, fade: Fade) -> str:
     node = f"`{target.name}`" if fade.node == target.node else _node(graph, fade.node)
+    if fade.kind == "alone":
+        return f"  but it is zero everywhere, from {node} on: it is taken over a single number, and is always the same"
     if fade.kind == "cancelled":
         return f"  but it is zero everywhere: what comes together at {node} adds up to zero"
     if fade.kind == "zero":

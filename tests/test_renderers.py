@@ -76,6 +76,15 @@ def test_text_tells_what_was_cleared_only_when_asked() -> None:
     assert "nothing looked suspicious" in text.render(planned(), cleared=True)
 
 
+def test_text_escapes_codes_too_which_a_saved_trace_may_have_from_anywhere() -> None:
+    code = HOSTILE + "\udc80"
+    (finding,) = hostile().findings
+    report = replace(hostile(), findings=(replace(finding, code=code),), cleared=(Cleared(code, "right", at(1)),))
+    told = text.render(report, cleared=True)
+    told.encode()
+    assert told.count("%\\x1b[31m") > 2 and "\x1b" not in told and told.count("\\udc80") >= 2
+
+
 def test_text_tells_on_demand_what_graphs_keep() -> None:
     report = two_losses()
     assert "graphs keep" not in text.render(report)

@@ -151,6 +151,21 @@ def test_operation_at_which_the_gradient_fades_is_named_with_the_reason(loss: st
     assert graphscope.trace(made).node(node).label == op
 
 
+@pytest.mark.parametrize("softmax", ["softmax", "log_softmax"])
+@pytest.mark.parametrize("shape", [(5, 1), (1,)])
+def test_a_softmax_over_a_single_number_is_told_as_such(softmax: str, shape: tuple[int, ...]) -> None:
+    x = torch.ones(shape, requires_grad=True)
+    loss = (getattr(x, softmax)(dim=-1) * torch.arange(2.0, 2.0 + shape[0]).reshape(-1, *shape[1:])).sum()
+    assert "is taken over a single number" in str(graphscope.why(x, loss))
+    assert not torch.autograd.grad(loss, x)[0].any()
+
+
+def test_a_saturated_softmax_is_not_called_one_of_a_single_number() -> None:
+    x = torch.tensor([[0.0, 1000.0]], requires_grad=True)
+    told = str(graphscope.why(x, (x.softmax(1) * torch.tensor([1.0, 2.0])).sum()))
+    assert "saturated" in told and "single number" not in told
+
+
 def test_parts_that_cancel_are_told_where_they_meet() -> None:
     x = torch.ones(3, requires_grad=True)
     assert "what comes together at `x` adds up to zero" in str(graphscope.why(x, (x * 2 - x - x).sum()))

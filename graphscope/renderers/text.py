@@ -41,7 +41,7 @@ def _finding(finding: Finding, trace: Trace, paint: Paint) -> Iterator[str]:
     where = f"{clean(str(finding.location))}: " if finding.location else ""
     severity = finding.severity.value
     likely = " (likely)" if finding.confidence is Confidence.LIKELY else ""
-    head = f"{where}{severity} {finding.code}{likely}: "
+    head = f"{where}{severity} {clean(finding.code)}{likely}: "
     first, *rest = _wrapped(head + clean(finding.message), "    ")
     yield (
         paint(where, "bold")
@@ -146,7 +146,7 @@ def _cleared(report: Report, paint: Paint) -> Iterator[str]:
     yield paint("looked suspicious and is right:" if report.cleared else "nothing looked suspicious", "bold")
     for each in report.cleared:
         where = f"  {clean(str(each.location))}: "
-        first, *rest = _wrapped(f"{where}{clean(each.message)} ({each.code})", "      ")
+        first, *rest = _wrapped(f"{where}{clean(each.message)} ({clean(each.code)})", "      ")
         yield paint(where, "green") + first[len(where) :]
         yield from rest
 

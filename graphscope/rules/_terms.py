@@ -16,7 +16,7 @@ from ..events import Call
 from ..findings import Confidence
 from ..flow import Cut, Following, follow
 from ..location import Location
-from ..terms import Term, terms
+from ..terms import Fate, Term, terms
 from ..trace import Trace
 from ._parameters import ungraded
 from ._regained import regained
@@ -54,13 +54,33 @@ def dead_terms(trace: Trace) -> tuple[DeadTerm, ...]:
     if trace not in _dead:
         found: list[DeadTerm] = []
         told: set[tuple[Location, Location | None]] = set()
-        for each in _found(trace):
+        for each in _missed(trace):
             where = each.term.call.location
             if where is not None and not told & (here := {(where, cut.call.location) for cut in each.cuts}):
                 found.append(each)
                 told |= here
         _dead[trace] = tuple(found)
     return _dead[trace]
+
+
+def _missed(trace: Trace) -> Iterator[DeadTerm]:
+    """Those whose gradient would be used. A constant for the optimizer of this loss may come from another's parameters.
+
+    Networks that teach each other show each the entropy of the other's answer; a teacher may have been trained before.
+    """
+    found = list(_found(trace))
+    fate = Fate(trace)
+    ends = {root.tensor: event.time for event in trace.backwards if event.accumulates for root in event.roots}
+    fates: dict[Location | None, set[str]] = {}
+    for each in found:
+        of = {fate.of(id, ends[each.term.loss]) for id in each.sources}
+        fates.setdefault(each.term.call.location, set()).update(of)
+    steps = [step.time for step in trace.steps]
+    for each in found:
+        of = fates[each.term.call.location]
+        is_over = steps and steps[-1] > ends[each.term.loss]  # and it is not merely the end of the recording
+        if "used" in of or not ("discarded" in of or (of == {"late"} and is_over)):
+            yield each
 
 
 def _found(trace: Trace) -> Iterator[DeadTerm]:

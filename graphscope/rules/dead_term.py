@@ -51,6 +51,27 @@ class DeadTerm(Rule):
             opt.step()
             print(penalty.item() + 1)
 
+    Good (a student's loss: the entropy of its teacher makes it a divergence, and trains nobody)::
+
+        import torch, graphscope
+
+        teacher, student = torch.nn.Linear(4, 3), torch.nn.Linear(4, 3)
+        opt_t = torch.optim.SGD(teacher.parameters(), lr=0.1)
+        opt_s = torch.optim.SGD(student.parameters(), lr=0.1)
+        x, y = torch.rand(8, 4), torch.randint(3, (8,))
+        with graphscope.watch() as report:
+            for _ in range(3):
+                answer = teacher(x)
+                opt_t.zero_grad()
+                torch.nn.functional.cross_entropy(answer, y).backward()
+                opt_t.step()
+                p = answer.detach().softmax(1)
+                entropy = -(p * p.log()).sum(1).mean()
+                loss = -(p * student(x).log_softmax(1)).sum(1).mean() - entropy
+                opt_s.zero_grad()
+                loss.backward()
+                opt_s.step()
+
     Good (what a running total had before has trained already)::
 
         import torch, graphscope

@@ -18,6 +18,8 @@ from ._parameters import listed
 from ._second_order import SecondCut, second_cuts
 from ._source import methods
 
+_UNIT = ("Sum", "Add", "View", "Reshape", "Squeeze", "Unsqueeze", "Expand", "Stack", "Cat", "ToCopy")  # pass on a one
+_UNIT_OF_ONE = (*_UNIT, "Mean", "Select", "Slice")  # so do these of a single number
 _MOST_TRIED = 64  # passes through one Function
 _COUNT = re.compile(
     r"unction (\w+?)(?:Backward)? returned an incorrect number of gradients \(expected (\d+), got (\d+)\)"
@@ -36,6 +38,9 @@ class MissingCustomGradient(Rule):
     Under ``create_graph=True`` the backward is differentiated itself (a gradient penalty, MAML, a Hessian-vector
     product). What it computes with has to have a history then: ``x.data``, ``detach()``, numbers, numpy, ``no_grad``,
     ``@once_differentiable`` and a result that the forward kept are constants, and the second derivative lacks them.
+
+    What it returns is the gradient of the loss, so the gradient that it is given goes in, as a factor as a rule: a
+    backward that leaves that out is right only where it is one, and weights, a mean or a GradScaler have no effect.
 
     Its inputs and outputs belong into ``ctx.save_for_backward``: kept as ``ctx.x``, nothing notices when they are
     overwritten before the backward, and an output and ``ctx`` keep each other alive. An input that ``forward``
@@ -289,6 +294,49 @@ class MissingCustomGradient(Rule):
             Cube.apply(net(torch.rand(4, 3))).sum().backward()
             opt.step()
 
+    Bad, as the weight of this loss has no effect::
+
+        import torch, graphscope
+
+        class Energy(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x.pow(2).sum()
+
+            @staticmethod
+            def backward(ctx, grad):
+                (x,) = ctx.saved_tensors
+                return 2 * x  # GS211
+
+        net = torch.nn.Linear(3, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        with graphscope.watch() as report:
+            loss = 0.01 * Energy.apply(net(torch.rand(4, 3)))
+            loss.backward()
+            opt.step()
+
+    Good, as it is the whole loss::
+
+        import torch, graphscope
+
+        class Energy(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x.pow(2).sum()
+
+            @staticmethod
+            def backward(ctx, grad):
+                (x,) = ctx.saved_tensors
+                return 2 * x
+
+        net = torch.nn.Linear(3, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        with graphscope.watch() as report:
+            Energy.apply(net(torch.rand(4, 3))).backward()
+            opt.step()
+
     Good::
 
         import torch, graphscope
@@ -320,7 +368,7 @@ class MissingCustomGradient(Rule):
     def check(self, trace: Trace) -> Iterator[Finding]:
         """An error for each optimizer with parameters that get nothing at any step, and for each backward that raised.
 
-        The parameters are those behind such a Function.
+        The parameters are those behind such a Function. A warning for each Function that leaves out what it is given.
         """
         for backward in trace.backwards:
             yield from self._misfits(trace, backward)
@@ -332,7 +380,28 @@ class MissingCustomGradient(Rule):
             for node in _custom_before(trace, lost) if zeroed else ():
                 yield self._finding(trace, optimizer, node, lost)
         yield from self._second(trace)
+        yield from self._deaf(trace)
         yield from self._out_of_sight(trace)
+
+    def _deaf(self, trace: Trace) -> Iterator[Finding]:
+        """A warning for each Function whose backward never uses the gradient it is given, where that is not one."""
+        for name, (node, between) in _given_factors(trace).items():
+            for file, method in methods(trace, name, "backward"):
+                returned = [at for value, at in _values(file, method, name) if not _is_nothing(value)]
+                if returned and (grads := _unused_gradients(method)):
+                    of = f" (`{', '.join(grads)}`)"
+                    made = trace.graph.locations.get(node)
+                    places = [Place(at, Role.CAUSE, "returned without the gradient it is given") for at in returned]
+                    places += [] if made is None else [Place(made, Role.RELATED, f"`{name}` was applied here")]
+                    yield self.finding(
+                        f"the backward of `{name}` leaves out the gradient it is given{of}: what stands between its "
+                        f"result and the loss, as `{between}`, has no effect on what it returns",
+                        places=places,
+                        fixes=[Fix(f"multiply what it returns by `{grads[0]}`", returned[0], changes_gradients=True)],
+                        severity=Severity.WARNING,
+                        nodes=(node,),
+                        function=name,
+                    )
 
     def _out_of_sight(self, trace: Trace) -> Iterator[Finding]:
         """A finding for each tensor that a forward keeps on ``ctx``, or overwrites unmarked, and one note at most."""
@@ -527,6 +596,39 @@ def _custom_before(trace: Trace, lost: list[int]) -> list[int]:
         if graph.reachable([node]) & leaves:
             found.setdefault(graph.ops[node], node)
     return list(found.values())
+
+
+def _given_factors(trace: Trace) -> dict[str, tuple[int, str]]:
+    """By custom Function, a node of it that is given another gradient than one, and an operator that makes it so."""
+    graph = trace.graph
+    found: dict[str, tuple[int, str]] = {}
+    for root in {root.node for event in trace.backwards for root in event.roots if root.node is not None}:
+        for node in graph.custom.keys() & graph.reachable([root]):
+            name = graph.ops[node].removesuffix("Backward")
+            if name not in found:
+                above = (graph.node(id).label for id in graph.path(root, node)[:-1])
+                is_one = all(meta.shape.count(1) == len(meta.shape) for meta in graph.outputs[node])
+                factors = [op for op in above if not op.startswith(_UNIT_OF_ONE if is_one else _UNIT)]
+                if factors:
+                    found[name] = (node, factors[0])
+    return found
+
+
+def _unused_gradients(method: ast.FunctionDef) -> list[str]:
+    """The gradients that a backward is given, by name; none if it uses one of them."""
+    names = [each.arg for each in (*method.args.posonlyargs, *method.args.args)][1:]
+    names += [] if method.args.vararg is None else [method.args.vararg.arg]
+    used = {n.id for n in ast.walk(method) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    return [] if used.intersection(names) else names
+
+
+def _is_nothing(value: ast.expr) -> bool:
+    """Whether no gradient is returned: None, or zeros."""
+    parts = value.elts if isinstance(value, ast.Tuple) else [value]
+    return all(
+        isinstance(each, ast.Constant) or (isinstance(each, ast.Call) and "zeros" in ast.unparse(each.func))
+        for each in parts
+    )
 
 
 def _returns(trace: Trace, name: str) -> list[Location]:

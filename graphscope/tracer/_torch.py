@@ -312,6 +312,15 @@ def is_plain_formula(node: Any) -> bool:
     return True
 
 
+def is_softmax_of_one(node: Any) -> bool:
+    """Whether a node is a softmax, or its logarithm, over a dimension of size one: constant whatever it is given."""
+    if not node.name().startswith(("SoftmaxBackward", "LogSoftmaxBackward")):
+        return False
+    shape: torch.Size = node._input_metadata[0].shape
+    dim: int = node._saved_dim  # a negative one comes as an unsigned number
+    return not shape or shape[dim - 2**64 if dim >= 2**63 else dim] == 1
+
+
 def push_mode(mode: Any) -> None:
     """Make a TorchFunctionMode the innermost one."""
     torch.overrides._push_mode(mode)  # type: ignore[no-untyped-call]

@@ -57,7 +57,7 @@ class BackwardWatch:
             self._finite.before_walk()
             event = self._backward(tensors, args, kwargs)
             self._finite.before_backward(_as_tuple(tensors), create_graph=event is None or event.create_graph)
-            if self._follows and event is not None:
+            if event is not None and (self._follows or self._optimizers.is_fading()):
                 for tensor in _as_tuple(tensors):
                     self.fades += fades(tensor, self._seen.walk.walk) if isinstance(tensor, Tensor) else ()
             first = _torch.next_sequence()

@@ -37,7 +37,8 @@ def fades(loss: Tensor, ids: Callable[[Any], int], end: tuple[int, int] | None =
     for edge in flow.state:
         is_wanted = edge[0].name() == _LEAF if end is None else edge[1] == end[1] and ids(edge[0]) == end[0]
         for node, kind in flow.faded(edge) if is_wanted else ():
-            yield Fade(ids(start.node), ids(edge[0]), edge[1], ids(node), kind)
+            alone = kind == _ZERO and _torch.is_softmax_of_one(node)
+            yield Fade(ids(start.node), ids(edge[0]), edge[1], ids(node), "alone" if alone else kind)
 
 
 _LEAF = "torch::autograd::AccumulateGrad"

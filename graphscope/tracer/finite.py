@@ -1,4 +1,4 @@
-"""Watch for gradients that are not finite: at each step, and where they were made."""
+"""Watch for gradients that are not finite, or zero everywhere: at each step, and where the former were made."""
 
 from __future__ import annotations
 
@@ -97,17 +97,23 @@ class FiniteWatch:
 
         return hook
 
-    def before_step(self, optimizer: Any, number: int, held: list[Tensor], location: Location | None) -> None:
-        """An optimizer is about to step."""
+    def before_step(self, optimizer: Any, number: int, held: list[Tensor], location: Location | None) -> bool:
+        """An optimizer is about to step: whether all its gradients are zero everywhere."""
         forward, maker, self._forward, self._maker = self._forward, self._maker, None, None
         if getattr(optimizer, "found_inf", None) is not None or _torch.is_profiling():
-            return  # a scaler has told it to leave out what is not finite
-        grads = [(each, each.grad) for each in held if each.grad is not None and _is_plain(each.grad)]
-        if not grads or location is None or _are_finite([grad for _, grad in grads]):
-            return
+            return False  # a scaler has told it to leave out what is not finite
+        graded = [(each, each.grad) for each in held if each.grad is not None]
+        grads = [(each, grad) for each, grad in graded if _is_plain(grad)]
+        if not grads or location is None:
+            return False
+        norms = _norms([grad for _, grad in grads])
+        if not any(norms):  # one of tiny numbers is zero too
+            return len(grads) == len(graded) and not any(bool(grad.any()) for _, grad in grads)
+        if all(map(math.isfinite, norms)):
+            return False
         bad = [(each, grad) for each, grad in grads if _is_bad(grad)]
         if not bad:
-            return
+            return False
         node, given = (maker, False) if forward is None else (forward.node, forward.is_given)
         numbers = tuple(self._seen.tensors.number(each) for each, _ in bad)
         has_nan = any(bool(grad.isnan().any()) for _, grad in bad)
@@ -120,6 +126,7 @@ class FiniteWatch:
                 hidden=forward is not None and forward.is_hidden,
             )
         )
+        return False
 
     def _origin(self, roots: Any, is_bad: Callable[[Tensor], bool]) -> _Origin | None:
         """The parameter that is not finite, or the operation whose result is the first that is not, as far as known."""
@@ -178,12 +185,13 @@ def _bad(sums: list[Tensor]) -> bool:
     return any(not math.isfinite(each.item()) for each in sums)
 
 
-def _are_finite(grads: list[Tensor]) -> bool:
-    """One look at all of them: their norms, which are finite if they are, unless they are huge."""
+def _norms(grads: list[Tensor]) -> list[float]:
+    """One look at all of them: their norms, finite if they are, unless they are huge; summed up where not on a CPU."""
+    found: list[float] = []
     elsewhere: dict[torch.device, list[Tensor]] = {}
     for each in torch._foreach_norm(grads):
         if each.device.type != "cpu":  # to read a number there is to wait for it
             elsewhere.setdefault(each.device, []).append(each.float())
-        elif not math.isfinite(each.item()):
-            return False
-    return all(math.isfinite(torch.stack(each).sum().item()) for each in elsewhere.values())
+        else:
+            found.append(each.item())
+    return found + [torch.stack(each).sum().item() for each in elsewhere.values()]

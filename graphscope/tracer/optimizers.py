@@ -21,6 +21,8 @@ from .recording import Recording, flatten
 from .seat import Seat
 
 _SAMPLE = 256  # values of a frozen parameter that are compared before and after a step
+_FEW_ZEROS = 2  # steps in a row on zeros, after which gradients are followed
+_MOST_FOLLOWED = 8  # backwards, for each optimizer
 _FEW_LOOKS, _MOST_LOOKS = 8, 64  # how often the user's variables are searched for names
 
 
@@ -39,13 +41,16 @@ class _Watched:
         self.held: list[int] = []
         self.keeps_state = False
         self.steps = 0
+        self.zeros = 0  # steps in a row, up to now, whose gradients were zero everywhere
+        self.followed = 0
 
 
 @dataclass(slots=True)
 class _OpenStep:
     """A step that has begun.
 
-    ``samples`` are values of the frozen parameters that have a grad; ``left`` tells that the mode was taken off for it.
+    ``samples`` are values of the frozen parameters that have a grad; ``left`` tells that the mode was taken off for it,
+    ``zero`` that all its gradients are zero everywhere.
     """
 
     optimizer: Any
@@ -55,6 +60,7 @@ class _OpenStep:
     frozen: tuple[int, ...]
     samples: list[tuple[int, Tensor, str]]
     left: bool = False
+    zero: bool = False
 
 
 class OptimizerWatch:
@@ -170,8 +176,10 @@ class OptimizerWatch:
                 self._seen.names.look(list(self._seen.frames.stack(sys._getframe(2))))
                 self._seen.modules_seen.look()
             held = [each for group in optimizer.param_groups for each in group["params"]]
+            zero = False
             if len(args) + len(kwargs) == 1:  # without a closure, which would make the gradients yet
-                self._finite.before_step(optimizer, watched.id, held, self._seen.frames.here(sys._getframe(2)))
+                zero = self._finite.before_step(optimizer, watched.id, held, self._seen.frames.here(sys._getframe(2)))
+            watched.zeros = watched.zeros + 1 if zero else 0
             self._open.append(
                 _OpenStep(
                     optimizer,
@@ -184,6 +192,7 @@ class OptimizerWatch:
                         for each in held
                         if not each.requires_grad and each.grad is not None
                     ],
+                    zero=zero,
                 )
             )
         if len(args) + len(kwargs) == 1 and self._open:  # no closure: what runs until the step ends is torch's own
@@ -246,8 +255,16 @@ class OptimizerWatch:
                 opened.frozen,
                 tuple(number for number, each, old in opened.samples if old != _sample(each)),
                 began=opened.began,
+                zero=opened.zero,
             )
         )
+
+    def is_fading(self) -> bool:
+        """Whether some optimizer stepped on nothing but zeros, more than once, so that one may ask where from."""
+        found = [each for each in self._met if each.zeros >= _FEW_ZEROS and each.followed < _MOST_FOLLOWED]
+        for each in found:
+            each.followed += 1
+        return bool(found)
 
     def zero_grad(self, original: Any, owner: Any, *args: Any, **kwargs: Any) -> Any:
         """``Optimizer.zero_grad`` and ``Module.zero_grad``."""
